@@ -1,0 +1,39 @@
+/* The only place that calls malloc. */
+#ifndef SP_BASE_MEM_H
+#define SP_BASE_MEM_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+/*
+ * Context: any, does not block.
+ * Owner:   the caller; release with mem_free().
+ * Returns: memory (mem_calloc: zeroed; array forms check n * size), or NULL
+ *          when there is none or a failure is injected.
+ */
+void *mem_alloc(size_t n) must_check;
+void *mem_calloc(size_t n, size_t size) must_check;
+void *mem_realloc(void *p, size_t n) must_check;
+void *mem_reallocarray(void *p, size_t n, size_t size) must_check;
+/* A NUL-terminated copy of s[0..n). */
+char *mem_strndup(const char *s, size_t n) must_check;
+char *mem_strdup(const char *s) must_check;
+void mem_free(void *p);
+
+/* Clears before freeing; for secrets. */
+void mem_free_zero(void *p, size_t n);
+/* Not removed by the optimiser. */
+void mem_zero(void *p, size_t n);
+
+/*
+ * Failure injection, for tests: the nth allocation from now (1 is the next)
+ * returns NULL, and, when sticky, every one after it; 0 turns it off.  The
+ * environment variable SP_FAIL_ALLOC=N sets it at start in builds without
+ * confinement.
+ */
+void mem_fail_after(unsigned long n, int sticky);
+/* Allocations since the start, for loops that fail each one in turn. */
+unsigned long mem_count(void);
+
+#endif
