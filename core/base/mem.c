@@ -1,0 +1,130 @@
+#include "config.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+
+static unsigned long mem_n; /* allocations since the start */
+static unsigned long mem_fail_at; /* value of mem_n that fails; 0 none */
+static int mem_fail_sticky;
+
+#if !SP_CONFINEMENT
+/*
+ * Before main, so that a program's very first allocation can be chosen too.
+ * Never in a build that confines itself: there the environment is no input.
+ */
+static void __attribute__((constructor)) mem_start(void)
+{
+	const char *s = secure_getenv("SP_FAIL_ALLOC");
+	uint64_t n;
+
+	if (s != NULL && num_u64(view_str(s), 1, INT32_MAX, &n) == 0)
+		mem_fail_after((unsigned long)n, 0);
+}
+#endif
+
+void
+mem_fail_after(unsigned long n, int sticky)
+{
+	mem_fail_at = n != 0 ? mem_n + n : 0;
+	mem_fail_sticky = sticky;
+}
+
+unsigned long
+mem_count(void)
+{
+	return mem_n;
+}
+
+/* Counts one allocation; true when this is the one to refuse. */
+static int
+mem_refuse(void)
+{
+	mem_n++;
+	if (mem_fail_at == 0 || mem_n < mem_fail_at)
+		return 0;
+	if (!mem_fail_sticky)
+		mem_fail_at = 0;
+	return 1;
+}
+
+/* malloc(0) may be NULL, which here means failure: ask for at least a byte. */
+void *
+mem_alloc(size_t n)
+{
+	if (mem_refuse() || n > PTRDIFF_MAX)
+		return NULL;
+	return malloc(n != 0 ? n : 1);
+}
+
+void *
+mem_calloc(size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (mem_refuse() || __builtin_mul_overflow(n, size, &bytes) ||
+	    bytes > PTRDIFF_MAX)
+		return NULL;
+	return calloc(1, bytes != 0 ? bytes : 1);
+}
+
+void *
+mem_realloc(void *p, size_t n)
+{
+	if (mem_refuse() || n > PTRDIFF_MAX)
+		return NULL;
+	return realloc(p, n != 0 ? n : 1);
+}
+
+void *
+mem_reallocarray(void *p, size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes))
+		bytes = SIZE_MAX;
+	return mem_realloc(p, bytes);
+}
+
+char *
+mem_strndup(const char *s, size_t n)
+{
+	char *p;
+
+	if (n == SIZE_MAX || (p = mem_alloc(n + 1)) == NULL)
+		return NULL;
+	if (n != 0)
+		memcpy(p, s, n);
+	p[n] = '\0';
+	return p;
+}
+
+char *
+mem_strdup(const char *s)
+{
+	return mem_strndup(s, strlen(s));
+}
+
+void
+mem_free(void *p)
+{
+	free(p);
+}
+
+void
+mem_free_zero(void *p, size_t n)
+{
+	if (p != NULL)
+		mem_zero(p, n);
+	free(p);
+}
+
+void
+mem_zero(void *p, size_t n)
+{
+	if (n != 0)
+		explicit_bzero(p, n);
+}
