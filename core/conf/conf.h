@@ -1,0 +1,245 @@
+/* The configuration: what every program reads from the sealed text. */
+#ifndef SP_CONF_CONF_H
+#define SP_CONF_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/view.h"
+#include "conf/directive.h"
+
+enum { CONF_MODULES_MAX = 16, CONF_NAME_MAX = 64 };
+
+/*
+ * A secret is named, never written.  Its value is sent apart, to whom it
+ * concerns, and put in by conf_secret_set().
+ */
+struct conf_secret {
+	unsigned id; /* index in conf->secrets */
+	bool from_env; /* env:NAME, else file:PATH */
+	struct view name; /* NAME or PATH */
+	struct view value; /* p NULL until it arrived */
+	unsigned roles; /* conf_secret_role bits: who needs it */
+	const char *file; /* where it was named, for messages */
+	unsigned line;
+};
+enum conf_secret_role { CONF_TO_REACTOR = 1, CONF_TO_RECORDER = 2 };
+
+struct conf_pos {
+	const char *file;
+	unsigned line;
+};
+
+/* One server of an upstream; the base URL taken apart. */
+struct conf_upstream_server {
+	struct view url; /* as written */
+	bool tls;
+	struct view host; /* name or address, no brackets; unix: the path */
+	bool is_unix;
+	uint16_t port;
+	struct view base; /* path without trailing slash: "/v1" when the URL
+			     has none; "/v1/chat/completions" loses that end */
+};
+
+struct conf_upstream {
+	struct view name;
+	unsigned index;
+	struct conf_pos pos;
+	struct conf_upstream_server *servers;
+	size_t servers_n;
+	struct conf_secret
+	    *api_key; /* NULL: the caller's is dropped, none set */
+	struct view model; /* empty: as the client says */
+	unsigned balance; /* enum conf_balance */
+	uint64_t connect_timeout_ms;
+	uint64_t first_byte_timeout_ms; /* until the reply's head; 0 off */
+	uint64_t read_timeout_ms; /* silence between data events */
+	uint64_t send_timeout_ms; /* no progress in sending */
+	uint64_t keepalive; /* idle connections kept */
+	uint64_t keepalive_timeout_ms;
+	uint64_t event_max_bytes; /* one server-sent event */
+	uint64_t reply_max_bytes; /* a unary reply that is captured */
+	struct view ca; /* path; empty: the system's store */
+	bool tls_verify;
+};
+enum conf_balance { CONF_BALANCE_SESSION, CONF_BALANCE_LEAST_CONN };
+
+enum conf_level { CONF_LEVEL_TEXT, CONF_LEVEL_LOGPROBS, CONF_LEVEL_TOKENS };
+enum conf_thinking { CONF_THINKING_CLIENT, CONF_THINKING_OFF };
+enum conf_refused { CONF_REFUSED_FAIL, CONF_REFUSED_RETRY };
+enum conf_token_ids {
+	CONF_TOKEN_IDS_AUTO,
+	CONF_TOKEN_IDS_ON,
+	CONF_TOKEN_IDS_OFF
+};
+
+/* One forced sampling parameter: "temperature" and its JSON number. */
+struct conf_sampling {
+	struct view name;
+	struct view value; /* as written, a valid JSON number */
+};
+
+struct conf_capture {
+	struct view name;
+	unsigned index;
+	struct conf_pos pos;
+	unsigned level; /* enum conf_level */
+	bool off; /* no capture at all: `capture off` */
+	uint64_t top_logprobs;
+	struct conf_sampling *sampling;
+	size_t sampling_n;
+	uint64_t max_tokens_cap; /* 0 none */
+	unsigned thinking;
+	unsigned logprobs_refused;
+	unsigned token_ids;
+	bool require_logprobs; /* a turn without them is an error */
+	struct view trace; /* path with $session, absolute */
+	struct view trace_dir; /* its folder, and */
+	struct view trace_name; /* the file name in it, with $session */
+	bool trace_sync;
+	uint64_t trace_keep_ms; /* 0 for ever */
+	uint64_t trace_keep_bytes; /* 0 no bound */
+	uint64_t trace_roll_bytes; /* session `default` rolls at this size */
+	uint64_t turn_max_bytes; /* memory of one open turn in the recorder */
+};
+
+/* One `listen`. */
+struct conf_listen {
+	unsigned index; /* over all servers, in order: names its descriptor */
+	struct conf_pos pos;
+	struct view address; /* "127.0.0.1", "::1", "*"; unix: the path */
+	bool is_unix;
+	uint16_t port; /* 0: the kernel chooses */
+	bool ssl;
+	uint64_t backlog;
+};
+
+/* What server and location share, inherited from the outer block. */
+struct conf_limits {
+	uint64_t client_header_timeout_ms;
+	uint64_t client_body_timeout_ms;
+	uint64_t send_timeout_ms; /* no progress towards the client */
+	uint64_t keepalive_timeout_ms;
+	uint64_t keepalive_requests;
+	uint64_t client_max_body_bytes;
+	uint64_t header_line_max_bytes;
+	uint64_t header_max_bytes;
+	uint64_t header_max_n;
+	uint64_t output_buffer_bytes; /* reply bytes queued before the upstream
+					 is paused */
+};
+
+struct conf_location {
+	struct view path; /* normalised, no trailing slash but "/" */
+	unsigned index; /* within its server */
+	struct conf_pos pos;
+	struct conf_server *server;
+	struct conf_limits limits;
+	const struct conf_module *handler;
+	struct conf_secret *token; /* NULL: none asked */
+	void *module_conf[CONF_MODULES_MAX]; /* by index in conf_modules */
+};
+
+struct conf_server {
+	unsigned index;
+	struct conf_pos pos;
+	struct conf_listen *listens;
+	size_t listens_n;
+	struct conf_list server_names;
+	struct conf_secret *certificate; /* PEM chain */
+	struct conf_secret *certificate_key; /* PEM */
+	struct conf_limits limits;
+	struct conf_location **locations;
+	size_t locations_n;
+};
+
+struct conf_main {
+	struct view user; /* reactor's; empty: the default */
+	struct view rec_user; /* recorder's; empty: a reserved uid of its own */
+	struct view trace_group;
+	struct view state_dir;
+	struct view error_log; /* stderr | syslog | absolute path */
+	unsigned error_level; /* enum log_level */
+	struct view access_log; /* absolute path, "stderr", or "off" */
+	struct view control; /* unix socket path, or "off" */
+	struct conf_list resolver; /* "system" or addresses */
+	struct view pid_file; /* empty none */
+	uint64_t connections; /* most client connections at once */
+	uint64_t drain_timeout_ms;
+	uint64_t recorder_buffer_bytes; /* unsent to the recorder, all turns */
+	struct conf_limits limits;
+};
+
+struct conf {
+	struct conf_main main;
+	struct conf_upstream **upstreams;
+	size_t upstreams_n;
+	struct conf_capture **captures;
+	size_t captures_n;
+	struct conf_server **servers;
+	size_t servers_n;
+	struct conf_secret **secrets;
+	size_t secrets_n;
+};
+
+/*
+ * Reads the file and what it includes into one text that keeps file and line
+ * of everything; extra (`-g`, may be empty) comes last, as file "-g".
+ * Source:  the configuration language, sallyport.conf(5).
+ * Context: helper, sallyport -t; blocks on files.
+ * Parameters: out, appended to; err, one line "FILE:LINE: ..." on failure.
+ * Returns: 0; SP_E_CONF (err says what); SP_E_LIMIT (over 4 MiB of text, 16
+ *          levels of include, or 1,000 files); SP_E_NOMEM.
+ */
+int conf_expand(const char *path, struct view extra, struct buf *out,
+    struct buf *err) must_check;
+/* The same for text that comes from no file; name stands in messages. */
+int conf_expand_text(const char *name, struct view text, struct view extra,
+    struct buf *out, struct buf *err) must_check;
+
+/*
+ * Parses expanded text.
+ * Context: every role; does not block, no system call.
+ * Parameters: defaults, see conf_defaults; err, all errors, a line each (up
+ *          to 20), appended.
+ * Owner:   *out, until conf_free().
+ * Returns: 0; SP_E_CONF; SP_E_NOMEM.
+ */
+struct conf_defaults {
+	const char *state_dir; /* XDG for an ordinary user */
+	const char *control;
+	const char *run_dir;
+	const char *conf_dir; /* relative paths of text without a file */
+};
+int conf_parse(struct view expanded, const struct conf_defaults *defaults,
+    struct conf **out, struct buf *err) must_check;
+void conf_free(struct conf *c);
+
+/* The value is copied; cleared by conf_free().  0; SP_E_NOTFOUND; SP_E_NOMEM;
+ * SP_E_SYNTAX: the value is no use as a secret (empty, NUL or control bytes
+ * in a token; a trailing line end is dropped). */
+int conf_secret_set(struct conf *c, unsigned id, struct view value) must_check;
+
+/* -T: the whole configuration with its defaults, as configuration text. */
+int conf_dump(const struct conf *c, struct buf *out) must_check;
+/* The reference of all directives, as mdoc(7), made from the rows. */
+int conf_manual(struct buf *out) must_check;
+
+/* Index of a module in conf_modules, or -1. */
+int conf_module_index(const char *name);
+/* Its struct in a location. */
+void *conf_module_conf(const struct conf_location *loc, const char *name);
+
+/*
+ * One place for paths: percent-decodes unreserved characters, refuses bad
+ * escapes, NUL, %2F, %5C, backslash and dot segments that leave the root,
+ * resolves "." and "..", folds "//", drops the trailing slash (not of "/").
+ * Source:  RFC 3986 s6.2.2; case H8.
+ * Returns: 0 with the path (no query) in out; SP_E_SYNTAX; SP_E_NOMEM.
+ */
+int conf_path_normalise(struct view raw, struct buf *out) must_check;
+
+#endif

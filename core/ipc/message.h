@@ -1,0 +1,135 @@
+/*
+ * The message table: every message between two of the programs, who may send
+ * it, in which states, its size, and whether a descriptor comes with it.
+ * Enforced by channel_recv() before any handler sees a byte.
+ */
+#ifndef SP_IPC_MESSAGE_H
+#define SP_IPC_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	MESSAGE_VERSION = 1,
+	MESSAGE_CONTROL_MAX = 16 * 1024, /* body of a control message */
+	MESSAGE_BULK_MAX = 128 * 1024, /* body of a bulk message */
+};
+
+enum message_party {
+	MESSAGE_HELPER = 1 << 0,
+	MESSAGE_REACTOR = 1 << 1,
+	MESSAGE_RECORDER = 1 << 2,
+};
+
+/* The state of a channel's user: what it may be sent now. */
+enum message_state {
+	MESSAGE_BOOT = 1 << 0, /* collecting what it needs */
+	MESSAGE_RUN = 1 << 1, /* serving */
+	MESSAGE_DRAIN = 1 << 2, /* finishing what is open */
+	MESSAGE_ANY = 7,
+};
+
+enum message_type {
+	/* helper to a role, while it boots; LOG and PEER also later */
+	MESSAGE_CONF = 1, /* fd sealed memfd; u32 generation */
+	MESSAGE_SECRET, /* u32 id, bytes value */
+	MESSAGE_LISTENER, /* fd listening socket; u32 conf_listen.index */
+	MESSAGE_LOG, /* fd; u8 which (enum message_log) */
+	MESSAGE_PEER, /* fd SEQPACKET to the other role */
+	MESSAGE_TRACE_DIR, /* fd directory; u32 conf_capture.index */
+	MESSAGE_KEY_DIR, /* fd directory, the recorder's own */
+	MESSAGE_START, /* u32 flags, u32 reactor restarts, u32 recorder's */
+	MESSAGE_RESTARTS, /* u32 reactor restarts, u32 recorder restarts */
+	MESSAGE_DRAIN_REQ, /* u64 milliseconds to the deadline */
+	MESSAGE_STOP, /* empty */
+	/* role to helper */
+	MESSAGE_READY = 32, /* empty: serving */
+	MESSAGE_FAILED, /* bytes: why it cannot start; the helper exits */
+	MESSAGE_DRAINED, /* empty: nothing is open any more */
+	/* reactor to recorder */
+	MESSAGE_TURN_OPEN = 64,
+	/*
+	 * u32 turn handle (the reactor's, unique while open), u32 capture
+	 * index, bytes session id, u64 wall clock us at the request's
+	 * arrival, u32 flags (enum message_turn_flag), bytes meta: a JSON
+	 * object whose members go into the record's "metadata"
+	 */
+	MESSAGE_TURN_DATA,
+	/*
+	 * repeated to the end: u32 handle, u8 kind (enum message_data), u8
+	 * more (1: the piece continues in a later entry), bytes
+	 */
+	MESSAGE_TURN_END,
+	/*
+	 * u32 handle, u8 outcome (enum message_outcome), u16 upstream status
+	 * (0 none), u32 flags, u64 latency us, u64 ttft us (0 none), bytes
+	 * error (a JSON object or empty), bytes meta (JSON object or empty;
+	 * members added to "metadata")
+	 */
+	MESSAGE_TURN_DELIVERED, /* u32 handle, u8 1 if the client got the end */
+	/* recorder to reactor */
+	MESSAGE_REC_STATE = 96, /* u8 1 ok, 0 not accepting; bytes why */
+	MESSAGE_TURN_CREDIT, /* repeated: u32 handle, u32 bytes consumed */
+	MESSAGE_TURN_DONE,
+	/*
+	 * repeated: u32 handle, u8 result (enum message_result), u64 turn
+	 * number, u32 completion tokens, u32 findings (enum message_finding
+	 * bits are the recorder's own: only counted by the reactor), u8 length
+	 * and bytes of finish_reason
+	 */
+};
+
+enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };
+
+enum message_turn_flag {
+	MESSAGE_TURN_STREAM = 1 << 0, /* the client asked for a stream */
+	MESSAGE_TURN_THINKING_OFF = 1 << 1, /* enable_thinking=false by us */
+	MESSAGE_TURN_NO_LOGPROBS = 1 << 2, /* refused; asked again without */
+	MESSAGE_TURN_NO_TOKEN_IDS = 1 << 3, /* likewise return_token_ids */
+	MESSAGE_TURN_PASS = 1 << 4, /* a path that is not captured */
+	MESSAGE_TURN_DONE_SEEN = 1 << 5, /* [DONE] came */
+	MESSAGE_TURN_TRUNCATED = 1 << 6, /* the reactor cut the data */
+	MESSAGE_TURN_SURROGATE = 1 << 7, /* lone surrogate in the request */
+};
+
+enum message_data {
+	MESSAGE_DATA_REQUEST = 1, /* the forwarded request body */
+	MESSAGE_DATA_EVENT, /* data of one server-sent event */
+	MESSAGE_DATA_ERROR, /* value of an SSE field `error` */
+	MESSAGE_DATA_BODY, /* a unary reply's body */
+};
+
+enum message_outcome {
+	MESSAGE_OUTCOME_END = 1, /* the upstream ended it cleanly */
+	MESSAGE_OUTCOME_STATUS, /* the upstream answered an error status */
+	MESSAGE_OUTCOME_UPSTREAM, /* unreachable, broken, silent */
+	MESSAGE_OUTCOME_CLIENT_GONE, /* the client left */
+	MESSAGE_OUTCOME_SHUTDOWN, /* drained past its deadline */
+	MESSAGE_OUTCOME_LOST, /* the recorder died under it */
+};
+
+enum message_result {
+	MESSAGE_RESULT_OK = 1,
+	MESSAGE_RESULT_FULL, /* disk full */
+	MESSAGE_RESULT_FAILED, /* any other failure to write */
+};
+
+struct message_row {
+	const char *name;
+	uint16_t type;
+	unsigned from; /* enum message_party bits */
+	unsigned to;
+	unsigned states; /* of the receiver */
+	uint32_t min, max; /* body bytes */
+	uint8_t fds; /* exactly so many: 0 or 1 */
+};
+
+/*
+ * Context: any.
+ * Returns: the row, or NULL when there is no such type.
+ */
+const struct message_row *message_row(uint16_t type);
+/* All rows, for -M and tests; *n is their number. */
+const struct message_row *message_rows(size_t *n);
+
+#endif
