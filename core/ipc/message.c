@@ -1,0 +1,74 @@
+#include "config.h"
+
+#include "ipc/message.h"
+
+#define ROLES (MESSAGE_REACTOR | MESSAGE_RECORDER)
+#define SERVING (MESSAGE_RUN | MESSAGE_DRAIN)
+
+/*
+ * Bodies of fixed fields have one size; a repeated or variable one has the
+ * least of a single entry.  `states` are the receiver's: a role that serves
+ * is not sent another configuration, one that boots no request.
+ */
+static const struct message_row rows[] = {
+	/* name, type, from, to, states, min, max, fds */
+	{ "CONF", MESSAGE_CONF, MESSAGE_HELPER, ROLES, MESSAGE_BOOT, 4, 4, 1 },
+	{ "SECRET", MESSAGE_SECRET, MESSAGE_HELPER, ROLES, MESSAGE_BOOT, 8,
+	    MESSAGE_CONTROL_MAX, 0 },
+	{ "LISTENER", MESSAGE_LISTENER, MESSAGE_HELPER, MESSAGE_REACTOR,
+	    MESSAGE_BOOT, 4, 4, 1 },
+	{ "LOG", MESSAGE_LOG, MESSAGE_HELPER, ROLES, MESSAGE_ANY, 1, 1, 1 },
+	{ "PEER", MESSAGE_PEER, MESSAGE_HELPER, ROLES, MESSAGE_ANY, 0, 0, 1 },
+	{ "TRACE_DIR", MESSAGE_TRACE_DIR, MESSAGE_HELPER, MESSAGE_RECORDER,
+	    MESSAGE_BOOT, 4, 4, 1 },
+	{ "KEY_DIR", MESSAGE_KEY_DIR, MESSAGE_HELPER, MESSAGE_RECORDER,
+	    MESSAGE_BOOT, 0, 0, 1 },
+	{ "START", MESSAGE_START, MESSAGE_HELPER, ROLES, MESSAGE_BOOT, 12, 12,
+	    0 },
+	{ "RESTARTS", MESSAGE_RESTARTS, MESSAGE_HELPER, ROLES, SERVING, 8, 8,
+	    0 },
+	{ "DRAIN_REQ", MESSAGE_DRAIN_REQ, MESSAGE_HELPER, MESSAGE_REACTOR,
+	    MESSAGE_RUN, 8, 8, 0 },
+	{ "STOP", MESSAGE_STOP, MESSAGE_HELPER, ROLES, MESSAGE_ANY, 0, 0, 0 },
+
+	{ "READY", MESSAGE_READY, ROLES, MESSAGE_HELPER, MESSAGE_BOOT, 0, 0,
+	    0 },
+	{ "FAILED", MESSAGE_FAILED, ROLES, MESSAGE_HELPER, MESSAGE_BOOT, 4,
+	    MESSAGE_CONTROL_MAX, 0 },
+	{ "DRAINED", MESSAGE_DRAINED, MESSAGE_REACTOR, MESSAGE_HELPER,
+	    MESSAGE_DRAIN, 0, 0, 0 },
+
+	{ "TURN_OPEN", MESSAGE_TURN_OPEN, MESSAGE_REACTOR, MESSAGE_RECORDER,
+	    SERVING, 28, MESSAGE_CONTROL_MAX, 0 },
+	{ "TURN_DATA", MESSAGE_TURN_DATA, MESSAGE_REACTOR, MESSAGE_RECORDER,
+	    SERVING, 10, MESSAGE_BULK_MAX, 0 },
+	{ "TURN_END", MESSAGE_TURN_END, MESSAGE_REACTOR, MESSAGE_RECORDER,
+	    SERVING, 35, MESSAGE_BULK_MAX, 0 },
+	{ "TURN_DELIVERED", MESSAGE_TURN_DELIVERED, MESSAGE_REACTOR,
+	    MESSAGE_RECORDER, SERVING, 5, 5, 0 },
+
+	{ "REC_STATE", MESSAGE_REC_STATE, MESSAGE_RECORDER, MESSAGE_REACTOR,
+	    MESSAGE_ANY, 5, MESSAGE_CONTROL_MAX, 0 },
+	{ "TURN_CREDIT", MESSAGE_TURN_CREDIT, MESSAGE_RECORDER, MESSAGE_REACTOR,
+	    SERVING, 8, MESSAGE_CONTROL_MAX, 0 },
+	{ "TURN_DONE", MESSAGE_TURN_DONE, MESSAGE_RECORDER, MESSAGE_REACTOR,
+	    SERVING, 22, MESSAGE_CONTROL_MAX, 0 },
+};
+
+const struct message_row *
+message_row(uint16_t type)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].type == type)
+			return &rows[i];
+	return NULL;
+}
+
+const struct message_row *
+message_rows(size_t *n)
+{
+	*n = sizeof(rows) / sizeof(rows[0]);
+	return rows;
+}

@@ -1,0 +1,282 @@
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ipc/role.h"
+#include "ipc/wire.h"
+#include "os/fd.h"
+
+enum {
+	ROLE_BOOT_TIMEOUT_MS = 30 * 1000, /* between two messages */
+	ROLE_CONF_MAX_BYTES = 4 * 1024 * 1024 + 256 * 1024,
+	ROLE_QUEUE_MAX_BYTES = 256 * 1024,
+	ROLE_WHY_MAX_BYTES = 900, /* fits a log line */
+	ROLE_FLUSH_MS = 1000,
+};
+
+static int
+role_take_conf(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	int rc;
+
+	if (r->conf.max != 0) /* a second one */
+		return SP_E_PROTO;
+	r->generation = wire_u32(w);
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	buf_init(&r->conf, ROLE_CONF_MAX_BYTES);
+	rc = fd_read_sealed(m->fd, &r->conf);
+	return rc == SP_OK || rc == SP_E_NOMEM ? rc : SP_E_PROTO;
+}
+
+static int
+role_take_secret(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	struct role_secret *s = &r->secrets[r->secrets_n];
+	uint32_t id = wire_u32(w);
+	struct view v = wire_bytes(w);
+
+	(void)m;
+	if (wire_done(w) != SP_OK || r->secrets_n == ROLE_SECRETS_MAX)
+		return SP_E_PROTO;
+	s->value = mem_strndup(v.p != NULL ? v.p : "", v.n);
+	if (s->value == NULL)
+		return SP_E_NOMEM;
+	s->id = id;
+	s->n = v.n;
+	r->secrets_n++;
+	return SP_OK;
+}
+
+static int
+role_take_fd(
+    struct role_fd *list, size_t *n, size_t max, int *fd, struct wire *w)
+{
+	uint32_t index = wire_u32(w);
+
+	if (wire_done(w) != SP_OK || *n == max)
+		return SP_E_PROTO;
+	list[*n].index = index;
+	list[*n].fd = *fd;
+	*fd = -1;
+	(*n)++;
+	return SP_OK;
+}
+
+static int
+role_take_listener(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	return role_take_fd(
+	    r->listeners, &r->listeners_n, ROLE_LISTENERS_MAX, &m->fd, w);
+}
+
+static int
+role_take_trace_dir(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	return role_take_fd(
+	    r->trace_dirs, &r->trace_dirs_n, ROLE_DIRS_MAX, &m->fd, w);
+}
+
+/* Keeps the latest; *slot is the role's, closed by role_clear(). */
+static int
+role_keep(int *slot, struct channel_msg *m, const struct wire *w)
+{
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	fd_close(slot);
+	*slot = m->fd;
+	m->fd = -1;
+	return SP_OK;
+}
+
+static int
+role_take_log(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	switch (wire_u8(w)) {
+	case MESSAGE_LOG_ERROR:
+		return role_keep(&r->error_log_fd, m, w);
+	case MESSAGE_LOG_ACCESS:
+		return role_keep(&r->access_log_fd, m, w);
+	default:
+		return SP_E_PROTO;
+	}
+}
+
+static int
+role_take_peer(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	return role_keep(&r->peer_fd, m, w);
+}
+
+static int
+role_take_key_dir(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	return role_keep(&r->key_dir_fd, m, w);
+}
+
+static int
+role_take_start(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	(void)m;
+	r->flags = wire_u32(w);
+	r->reactor_restarts = wire_u32(w);
+	r->recorder_restarts = wire_u32(w);
+	/* without a configuration there is nothing to start */
+	if (wire_done(w) != SP_OK || r->conf.max == 0)
+		return SP_E_PROTO;
+	return SP_OK;
+}
+
+static const struct {
+	enum message_type type;
+	int (*take)(struct role *r, struct channel_msg *m, struct wire *w);
+} role_rows[] = {
+	{ MESSAGE_CONF, role_take_conf },
+	{ MESSAGE_SECRET, role_take_secret },
+	{ MESSAGE_LISTENER, role_take_listener },
+	{ MESSAGE_LOG, role_take_log },
+	{ MESSAGE_PEER, role_take_peer },
+	{ MESSAGE_TRACE_DIR, role_take_trace_dir },
+	{ MESSAGE_KEY_DIR, role_take_key_dir },
+	{ MESSAGE_START, role_take_start },
+};
+
+static int
+role_take(struct role *r, struct channel_msg *m)
+{
+	struct wire w;
+	size_t i;
+	int rc = SP_E_PROTO;
+
+	wire_init(&w, m->body);
+	for (i = 0; i < sizeof(role_rows) / sizeof(role_rows[0]); i++)
+		if (role_rows[i].type == m->type)
+			rc = role_rows[i].take(r, m, &w);
+	if (m->type == MESSAGE_STOP)
+		rc = SP_E_GONE; /* stopped before it began */
+	fd_close(&m->fd);
+	return rc;
+}
+
+static int
+role_wait(int fd, short events, int timeout_ms)
+{
+	struct pollfd p = { fd, events, 0 };
+	int n;
+
+	do
+		n = poll(&p, 1, timeout_ms);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_from_errno(errno);
+	return n == 0 ? SP_E_TIMEOUT : SP_OK;
+}
+
+int
+role_boot(struct role *r, unsigned me)
+{
+	struct channel_msg m;
+	int rc;
+
+	memset(r, 0, sizeof(*r));
+	r->key_dir_fd = r->peer_fd = -1;
+	r->error_log_fd = r->access_log_fd = -1;
+	/* only the helper acts on signals; a stop of the group loses nothing */
+	(void)signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
+	/*
+	 * Again, as the change of uid and the exec may have cleared it.  When
+	 * the helper died before this line, the channel is at its end.
+	 */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		return err_from_errno(errno);
+	rc = fd_nonblock(ROLE_CHANNEL_FD);
+	if (rc != SP_OK)
+		return rc;
+	r->helper = channel_new(
+	    ROLE_CHANNEL_FD, me, MESSAGE_HELPER, ROLE_QUEUE_MAX_BYTES);
+	if (r->helper == NULL)
+		return SP_E_NOMEM;
+	/* bounded: every list it fills is, and each wait has its deadline */
+	do {
+		rc = channel_recv(r->helper, &m);
+		if (rc == SP_E_AGAIN)
+			rc = role_wait(
+			    ROLE_CHANNEL_FD, POLLIN, ROLE_BOOT_TIMEOUT_MS);
+		else if (rc == SP_OK)
+			rc = role_take(r, &m);
+	} while (rc == SP_OK && m.type != MESSAGE_START);
+	return rc;
+}
+
+void
+role_clear(struct role *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->secrets_n; i++) {
+		if (r->secrets[i].value != NULL)
+			mem_free_zero(r->secrets[i].value, r->secrets[i].n);
+		r->secrets[i].value = NULL;
+	}
+	for (i = 0; i < r->listeners_n; i++)
+		fd_close(&r->listeners[i].fd);
+	for (i = 0; i < r->trace_dirs_n; i++)
+		fd_close(&r->trace_dirs[i].fd);
+	r->secrets_n = r->listeners_n = r->trace_dirs_n = 0;
+	fd_close(&r->key_dir_fd);
+	fd_close(&r->peer_fd);
+	fd_close(&r->error_log_fd);
+	fd_close(&r->access_log_fd);
+	buf_clear(&r->conf);
+	channel_free(r->helper);
+	r->helper = NULL;
+}
+
+void
+role_fail(struct role *r, const char *fmt, ...)
+{
+	struct buf why = BUF_INIT(ROLE_WHY_MAX_BYTES);
+	struct buf body = BUF_INIT(ROLE_WHY_MAX_BYTES + 16);
+	va_list ap;
+	int rc = SP_E_GONE;
+
+	va_start(ap, fmt);
+	if (buf_vprintf(&why, fmt, ap) != SP_OK &&
+	    buf_add_str(&why, "cannot start") != SP_OK)
+		buf_reset(&why, 0);
+	va_end(ap);
+	if (r->helper != NULL && wire_put_bytes(&body, buf_view(&why)) == SP_OK)
+		rc = channel_send(
+		    r->helper, MESSAGE_FAILED, buf_view(&body), -1);
+	if (rc == SP_OK && channel_flush(r->helper) == SP_E_AGAIN &&
+	    role_wait(channel_fd(r->helper), POLLOUT, ROLE_FLUSH_MS) == SP_OK)
+		rc = channel_flush(r->helper);
+	if (rc != SP_OK)
+		log_error("%.*s", VIEW_ARG(buf_view(&why)));
+	buf_clear(&why);
+	buf_clear(&body);
+	role_clear(r);
+	exit(1);
+}
+
+int
+role_ready(struct role *r)
+{
+	int rc = channel_send(r->helper, MESSAGE_READY, VIEW_NONE, -1);
+
+	if (rc == SP_OK)
+		channel_set_state(r->helper, MESSAGE_RUN);
+	return rc;
+}
