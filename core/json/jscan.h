@@ -58,8 +58,13 @@ struct jscan_span {
  */
 void jscan_init(struct jscan *s, struct view text, unsigned flags);
 /* The kind of the value at the cursor (after white space); JSCAN_NONE else. */
-enum jscan_kind jscan_peek(struct jscan *s);
-/* Consumes one whole value, containers and all: 0 or an error. */
+static inline enum jscan_kind jscan_peek(struct jscan *s);
+/*
+ * Consumes one whole value, containers and all: 0 or an error.  out may be
+ * NULL.  At the top level a second value may follow (jscan_finish() refuses
+ * it); in a container the next call must be jscan_member() or
+ * jscan_element().
+ */
 int jscan_skip(struct jscan *s, struct jscan_span *out) must_check;
 /* Consumes '{' or '[': 0, or SP_E_SYNTAX when the value is no container. */
 int jscan_enter(struct jscan *s) must_check;
@@ -69,21 +74,41 @@ int jscan_enter(struct jscan *s) must_check;
  * the object ended ('}' is consumed).
  */
 int jscan_member(struct jscan *s, struct jscan_span *key) must_check;
-/* In an array: 1 with the cursor at an element; 0 when it ended. */
+/*
+ * In an array: 1 with the cursor at an element; 0 when it ended.  Either of
+ * the two in a container of the other kind is SP_E_SYNTAX.
+ */
 int jscan_element(struct jscan *s) must_check;
 /* 0 when only white space is left. */
 int jscan_finish(struct jscan *s) must_check;
 
-/* The bytes of a span; of a string, those between the quotes, as written. */
-struct view jscan_text(const struct jscan *s, const struct jscan_span *v);
-struct view jscan_raw(const struct jscan *s, const struct jscan_span *v);
-/* True when the decoded string equals the text (compared through escapes). */
-bool jscan_is(
+/*
+ * The bytes of a span, as written: jscan_raw() with a string's quotes,
+ * jscan_text() what is between them.
+ */
+static inline struct view
+jscan_raw(const struct jscan *s, const struct jscan_span *v)
+{
+	return view_of(s->p + v->start, v->end - v->start);
+}
+static inline struct view
+jscan_text(const struct jscan *s, const struct jscan_span *v)
+{
+	size_t quote = v->kind == JSCAN_STRING;
+
+	return view_of(s->p + v->start + quote, v->end - v->start - 2 * quote);
+}
+/*
+ * True when the decoded string equals the text (compared through escapes;
+ * bytes that are not UTF-8 compare as they are).  False for other kinds.
+ */
+static inline bool jscan_is(
     const struct jscan *s, const struct jscan_span *str, struct view text);
 /*
  * Appends the decoded string to out as UTF-8: escapes resolved, surrogate
  * pairs joined.  A lone surrogate or a byte that is not UTF-8 becomes U+FFFD
- * and is counted in *replaced (may be NULL).  0; SP_E_LIMIT; SP_E_NOMEM.
+ * and adds one to *replaced (may be NULL).  0; SP_E_LIMIT; SP_E_NOMEM;
+ * SP_E_SYNTAX when the span is no string.  On an error out is unchanged.
  */
 int jscan_decode(const struct jscan *s, const struct jscan_span *str,
     struct buf *out, size_t *replaced) must_check;
@@ -101,5 +126,34 @@ int jscan_double(const struct jscan *s, const struct jscan_span *num,
 int jscan_valid(struct view text, unsigned flags) must_check;
 int jscan_find(
     struct view text, struct view name, struct jscan_span *out) must_check;
+
+/* The rest is behind the inline functions; not for use by itself. */
+extern const uint8_t jscan_kinds[256];
+enum jscan_kind jscan_peek_slow(struct jscan *s);
+bool jscan_is_escaped(
+    const struct jscan *s, const struct jscan_span *str, struct view text);
+
+static inline enum jscan_kind
+jscan_peek(struct jscan *s)
+{
+	if (s->err == 0 && s->flags == 0 && s->pos < s->n) {
+		uint8_t kind = jscan_kinds[(unsigned char)s->p[s->pos]];
+
+		if (kind != JSCAN_NONE)
+			return (enum jscan_kind)kind;
+	}
+	return jscan_peek_slow(s);
+}
+
+static inline bool
+jscan_is(const struct jscan *s, const struct jscan_span *str, struct view text)
+{
+	if (str->kind != JSCAN_STRING)
+		return false;
+	if (str->escaped)
+		return jscan_is_escaped(s, str, text);
+	return str->end - str->start - 2 == text.n &&
+	    (text.n == 0 || memcmp(s->p + str->start + 1, text.p, text.n) == 0);
+}
 
 #endif

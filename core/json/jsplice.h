@@ -29,7 +29,10 @@ struct jsplice {
  * Owner:   the struct is the caller's; jsplice_clear() frees the list and
  *          jsplice_reset() empties it and keeps its memory.
  * Returns: 0; SP_E_LIMIT past max; SP_E_NOMEM; SP_E_ARG when an edit overlaps
- *          another.  Edits may be added in any order.
+ *          another or, in jsplice_apply(), reaches past the text; out is then
+ *          unchanged.  Edits may be added in any order; insertions (drop 0)
+ *          at one place come out in the order they were added, before a
+ *          replacement that begins there.
  */
 void jsplice_init(struct jsplice *e, size_t max);
 void jsplice_clear(struct jsplice *e);

@@ -19,7 +19,9 @@ struct jwrite {
 	struct buf *out;
 	int err; /* sticky; jwrite_finish() returns it */
 	unsigned depth;
-	bool comma[JWRITE_MAX_DEPTH];
+	/* by depth; 0 is the top level, which takes one value */
+	bool comma[JWRITE_MAX_DEPTH + 1];
+	bool object[JWRITE_MAX_DEPTH + 1];
 	bool after_key;
 	size_t replaced; /* bytes that were not UTF-8, now U+FFFD */
 	size_t nonfinite; /* numbers written as null */
@@ -28,7 +30,10 @@ struct jwrite {
 /*
  * Context: any role, does not block.
  * Errors are sticky and told once by jwrite_finish(): 0; SP_E_LIMIT (the
- * buffer's max); SP_E_NOMEM; SP_E_STATE (unbalanced).
+ * buffer's max, or deeper than JWRITE_MAX_DEPTH); SP_E_NOMEM; SP_E_SYNTAX
+ * (jwrite_span); SP_E_STATE (unbalanced, a key where none can be, none where
+ * one must be, two values or none at the top level).  After an error nothing
+ * more is written, but what was written stays in the buffer.
  */
 void jwrite_init(struct jwrite *w, struct buf *out);
 void jwrite_object(struct jwrite *w);

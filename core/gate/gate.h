@@ -1,0 +1,128 @@
+/*
+ * The gate: what stands between an exchange and what serves it.  A request
+ * walks through phases; in each the modules' hooks give a verdict.
+ */
+#ifndef SP_GATE_GATE_H
+#define SP_GATE_GATE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/view.h"
+#include "conf/conf.h"
+#include "event/loop.h"
+#include "http/exchange.h"
+
+struct gate;
+struct metrics; /* metrics.h */
+struct recorder; /* turn.h */
+
+enum gate_phase {
+	GATE_HEAD, /* the head is there, the location is known */
+	GATE_MESSAGE, /* the body (later: one WebSocket message) is whole */
+	GATE_FINISH, /* it is over, whatever became of it; runs once */
+	GATE_PHASES
+};
+
+/* What a hook says.  The zero value fails closed. */
+enum gate_verdict {
+	GATE_FAIL = 0, /* our fault: 500 */
+	GATE_PASS, /* the next hook, then the next phase */
+	GATE_DENY, /* refused: r->status and r->reason say why */
+	GATE_DONE, /* answered: no more hooks in this phase */
+	GATE_HOLD, /* waits: gate_resume() goes on, or gate_finish() */
+};
+
+enum gate_principal {
+	GATE_AGENT = 1 << 0,
+	GATE_GRADER = 1 << 1,
+	GATE_ORCHESTRATOR = 1 << 2,
+	GATE_OBSERVER = 1 << 3,
+	GATE_ADMIN = 1 << 4,
+	GATE_OPERATOR = 1 << 5,
+};
+
+/* One request on its way; lives from the head to FINISH. */
+struct gate_request {
+	struct gate *gate;
+	struct exchange *x; /* NULL once it is gone */
+	const struct conf_location *location;
+	void *conf; /* the handler module's struct for the location */
+	struct view path; /* normalised, without query */
+	struct view rest; /* what lies beneath the location: "" or "/..." */
+	struct buf body; /* the message; the hook may take its memory */
+	void *ctx; /* the module's, freed by its FINISH hook */
+	unsigned status; /* of a DENY, then of the reply, for the log */
+	const char *reason; /* of a DENY: "what, where, remedy" */
+	const char *code; /* of a DENY: machine-readable, e.g. "invalid_key" */
+	/* for the access log; static or the exchange's arena */
+	const char *principal;
+	const char *outcome; /* "ok", "denied", "client_gone", ... */
+	struct view session;
+	uint64_t number;
+};
+
+/*
+ * What a module gives.  Callbacks other than hooks:
+ * room: the client's side takes bytes again (exchange_room() has risen).
+ * gone: the client is away; r->x is NULL; the FINISH hooks run right after.
+ * done: the reply left whole; FINISH follows.
+ */
+struct gate_module {
+	const struct conf_module *conf; /* name and rows */
+	unsigned principals; /* whom it may serve */
+	bool beneath; /* also serves what lies beneath its location */
+	bool wants_body; /* MESSAGE runs when the body is whole */
+	int (*setup)(struct gate *g); /* metrics; no I/O */
+	int (*start)(struct gate *g); /* confined, before accepting */
+	void (*stop)(struct gate *g);
+	enum gate_verdict (*hook[GATE_PHASES])(struct gate_request *r);
+	void (*room)(struct gate_request *r);
+	void (*gone)(struct gate_request *r, enum exchange_gone why);
+};
+
+/* The ordered list (modules/modules.c), ends with NULL. */
+extern const struct gate_module *const gate_modules[];
+
+/*
+ * Context: reactor.
+ * Parameters: conf, with its secrets set; borrowed until gate_free().
+ * Returns: 0; SP_E_NOMEM; SP_E_TLS, SP_E_CONF with a line in err.
+ */
+int gate_new(struct loop *l, const struct conf *conf, struct gate **out,
+    struct buf *err) must_check;
+void gate_free(struct gate *g);
+/* Takes a listening descriptor; index is conf_listen.index. */
+int gate_listen(struct gate *g, unsigned index, int fd) must_check;
+/* Calls the modules' start() and accepts from now on. */
+int gate_start(struct gate *g) must_check;
+/* Stops accepting; drained is called once when nothing is open, or from
+ * gate_drain_deadline(), which ends what is still open. */
+void gate_drain(struct gate *g, void (*drained)(void *arg), void *arg);
+void gate_drain_deadline(struct gate *g);
+/* True while requests may be served: not draining, recorder well. */
+bool gate_healthy(const struct gate *g, const char **why);
+bool gate_draining(const struct gate *g);
+struct loop *gate_loop(const struct gate *g);
+const struct conf *gate_conf(const struct gate *g);
+struct metrics *gate_metrics(const struct gate *g);
+struct recorder *gate_recorder(const struct gate *g);
+void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
+
+/* After GATE_HOLD: the verdict that the hook could not give at once. */
+void gate_resume(struct gate_request *r, enum gate_verdict v);
+/*
+ * The module has nothing more to do with r: its reply was ended (or it is
+ * gone).  FINISH runs from the loop, then r is freed.
+ */
+void gate_finish(struct gate_request *r);
+/* A status and an error body in the surface's own shape (OpenAI's here). */
+int gate_error(struct gate_request *r, unsigned status, const char *code,
+    const char *fmt, ...) printf_like(4, 5) must_check;
+/*
+ * An OpenAI error object for that status, appended to out:
+ * {"error":{"message":..,"type":..,"param":null,"code":..}}
+ */
+int gate_error_body(unsigned status, const char *code, struct view message,
+    struct buf *out) must_check;
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * The reactor's side of the recorder: turns are opened, fed and ended here;
+ * credit comes back, and the word that a turn is on file.
+ */
+#ifndef SP_GATE_TURN_H
+#define SP_GATE_TURN_H
+
+#include "base/err.h"
+#include "base/view.h"
+#include "conf/conf.h"
+#include "event/loop.h"
+#include "ipc/message.h"
+
+struct recorder; /* the link to the recorder process */
+struct turn;
+
+enum { TURN_WINDOW_BYTES = 1024 * 1024 };
+
+/* From the loop only. */
+struct turn_owner {
+	/* turn_room() has risen again after it was 0. */
+	void (*room)(void *arg);
+	/*
+	 * The turn is over.  ok: it is on file; else it is not, and text says
+	 * why (disk full, recorder gone).  May come at any time, also before
+	 * turn_end(): the recorder died.  The turn may only be passed to
+	 * turn_delivered() or turn_drop() after it.
+	 */
+	void (*done)(void *arg, bool ok, uint64_t number, const char *text);
+	void *arg;
+};
+
+struct turn_params {
+	const struct conf_capture *capture;
+	struct view session; /* its id */
+	uint64_t wall_us; /* arrival of the request */
+	uint32_t flags; /* enum message_turn_flag */
+	struct view meta; /* a JSON object */
+};
+struct turn_end {
+	enum message_outcome outcome;
+	unsigned upstream_status;
+	uint32_t flags;
+	uint64_t latency_us, ttft_us;
+	struct view error; /* JSON object or empty */
+	struct view meta; /* JSON object or empty */
+};
+
+/*
+ * Context: reactor; none of them calls back before it returns.
+ * Returns: 0; SP_E_STATE the recorder is not there or not accepting
+ *          (turn_why()); SP_E_LIMIT too much is unsent; SP_E_NOMEM.
+ */
+struct recorder *turn_recorder_new(
+    struct loop *l, size_t unsent_max) must_check;
+void turn_recorder_free(struct recorder *r);
+/* A new channel (taken), or -1: it is gone.  Open turns end as not ok, and the
+ * next recorder is told that they are lost. */
+int turn_recorder_set(struct recorder *r, int fd) must_check;
+/* True while new turns are accepted; else *why says why not. */
+bool turn_recorder_ok(const struct recorder *r, const char **why);
+size_t turn_recorder_backlog(const struct recorder *r); /* unsent bytes */
+size_t turn_recorder_open(const struct recorder *r); /* open turns */
+/* Called with each ack's delay, and a turn's facts, for the metrics. */
+void turn_recorder_observe(struct recorder *r,
+    void (*cb)(
+	void *arg, uint64_t ack_us, uint32_t tokens, struct view finish_reason),
+    void *arg);
+
+int turn_open(struct recorder *r, const struct turn_params *p,
+    const struct turn_owner *owner, struct turn **out) must_check;
+/* Copied; batched with what else is sent in this turn of the loop. */
+int turn_data(struct turn *t, enum message_data kind, struct view v) must_check;
+/* Bytes that may be sent before the source should pause. */
+size_t turn_room(const struct turn *t);
+/* done() will follow. */
+int turn_end(struct turn *t, const struct turn_end *e) must_check;
+/* After done(): whether the client got the end; frees the handle. */
+void turn_delivered(struct turn *t, bool delivered);
+/*
+ * The owner goes away: no callback any more.  A turn that was ended is still
+ * written; one that was not is ended as CLIENT_GONE.
+ */
+void turn_drop(struct turn *t);
+
+#endif

@@ -1,0 +1,52 @@
+/* HTTP/1.1 (and 1.0) on accepted streams: the back end of exchanges. */
+#ifndef SP_HTTP_H1_SERVER_H
+#define SP_HTTP_H1_SERVER_H
+
+#include "event/loop.h"
+#include "http/exchange.h"
+#include "net/stream.h"
+
+struct h1_server;
+
+struct h1_limits {
+	uint64_t header_timeout_ms; /* first byte to the head's end */
+	uint64_t body_timeout_ms; /* between two reads of the body */
+	uint64_t send_timeout_ms; /* no progress in sending */
+	uint64_t keepalive_timeout_ms;
+	uint64_t keepalive_requests;
+	uint64_t header_line_max;
+	uint64_t header_max;
+	uint64_t header_max_n;
+	uint64_t output_buffer;
+	uint64_t body_window; /* bytes of body before credit is needed */
+};
+
+struct h1_server_stats {
+	uint64_t connections; /* open now */
+	uint64_t accepted;
+	uint64_t exchanges; /* open now */
+	uint64_t malformed; /* requests answered by the codec itself */
+};
+
+/*
+ * A server: one for all listeners.  consumer->open is called with server.
+ * A request that the codec refuses (400, 408, 414, 417, 431, 501, 505) is
+ * answered by error_body(status): text of the body, type in *type (the gate
+ * gives an OpenAI error object).
+ */
+struct h1_server *h1_server_new(struct loop *l,
+    const struct exchange_consumer *consumer, void *server,
+    struct view (*error_body)(void *server, unsigned status, const char *what,
+	struct view *type)) must_check;
+void h1_server_free(struct h1_server *s); /* gone(SHUTDOWN) for the open */
+/*
+ * Serves a new connection; the descriptor is taken.  limits are copied by
+ * reference: they must outlive the connection.
+ */
+int h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
+    unsigned listener, const struct h1_limits *limits) must_check;
+/* Closes idle connections, and the others after their exchange. */
+void h1_server_drain(struct h1_server *s);
+void h1_server_stats(const struct h1_server *s, struct h1_server_stats *out);
+
+#endif

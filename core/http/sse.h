@@ -1,0 +1,59 @@
+/*
+ * Server-sent events out of a byte stream, cut anywhere.
+ * Source: WHATWG HTML s9.2 (event stream interpretation), cases A1 to A14.
+ */
+#ifndef SP_HTTP_SSE_H
+#define SP_HTTP_SSE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/view.h"
+
+enum sse_flags {
+	SSE_DATA = 1 << 0, /* has a data field that is not empty */
+	SSE_COMMENT = 1 << 1, /* has at least one comment line */
+	SSE_ERROR = 1 << 2, /* has a field named `error` */
+	SSE_NAMED = 1 << 3, /* has an event field */
+	SSE_ONE_LINE = 1 << 4, /* exactly one data line: data lies in raw */
+	SSE_BLANK = 1 << 5, /* nothing but line ends */
+};
+
+/* Everything is borrowed until the callback returns. */
+struct sse_event {
+	struct view raw; /* its bytes as they came, line ends included */
+	struct view data; /* data lines joined by LF */
+	struct view error; /* value of an `error` field */
+	struct view name; /* value of the event field */
+	size_t data_at; /* SSE_ONE_LINE: offset of data within raw */
+	unsigned flags;
+};
+
+struct sse {
+	struct buf pending; /* bytes of an event that is not whole */
+	struct buf joined; /* data of several lines */
+	size_t scanned; /* of pending, known to hold no end */
+	size_t max;
+	int state;
+	bool at_start; /* a byte order mark may still come */
+	bool after_cr; /* a LF here belongs to the line end before */
+};
+
+/*
+ * Context: reactor; no blocking.
+ * Parameters: max_bytes, the longest event.
+ * Returns: sse_feed: 0; SP_E_LIMIT an event is longer; SP_E_NOMEM; or what cb
+ *          returned if not 0, which stops it (sse_clear() is all that may
+ *          follow).
+ * The raw bytes of all events together are the stream less a leading byte
+ * order mark, however it was cut.  A comment line alone, ended by one line
+ * end, is handed on at once as an event of its own when nothing of another
+ * event is pending before it.
+ */
+void sse_init(struct sse *s, size_t max_bytes);
+void sse_clear(struct sse *s);
+int sse_feed(struct sse *s, struct view bytes,
+    int (*cb)(void *arg, const struct sse_event *e), void *arg) must_check;
+/* The bytes of an unfinished event, at the end of the stream. */
+struct view sse_rest(const struct sse *s);
+
+#endif

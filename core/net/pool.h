@@ -1,0 +1,65 @@
+/* Connections to the servers of one upstream: dial, keep, reuse. */
+#ifndef SP_NET_POOL_H
+#define SP_NET_POOL_H
+
+#include "base/view.h"
+#include "event/loop.h"
+#include "event/resolver.h"
+#include "net/stream.h"
+#include "net/tls.h"
+
+struct pool;
+struct pool_lease; /* one connection lent, or on the way */
+
+struct pool_server {
+	struct view host; /* name, literal, or unix socket's path; copied */
+	uint16_t port;
+	bool is_unix;
+	bool tls;
+};
+struct pool_params {
+	struct view name; /* for messages; copied */
+	const struct pool_server *servers;
+	size_t servers_n;
+	bool least_conn; /* else by hash of the key */
+	uint64_t connect_timeout_ms; /* dial and TLS handshake, per address */
+	uint64_t keepalive; /* idle connections kept, all servers */
+	uint64_t keepalive_timeout_ms;
+	struct tls_ctx *tls; /* for the servers with tls; referenced */
+};
+struct pool_stats {
+	uint64_t connects, reuses, connect_errors;
+	uint64_t idle, busy;
+};
+
+int pool_new(struct loop *l, struct resolver *r,
+    const struct pool_params *params, struct pool **out) must_check;
+void pool_free(struct pool *p); /* no lease may be open */
+void pool_stats(const struct pool *p, struct pool_stats *out);
+
+/*
+ * Asks for a connection.  A server is chosen by the hash of key (the same key,
+ * the same server, while it is up) or by least_conn; a server whose
+ * connections failed rests (1 s doubling to 30 s) while another is up; the
+ * addresses of a name are tried in turn, then the other servers.
+ * Parameters: fresh: not an idle one (a retry after a stale one).
+ *          cb runs once, from the loop, unless cancelled: err 0 with the
+ *          stream (owner to be set by the callee) and reused telling whether
+ *          it was idle before, else SP_E_REFUSED, SP_E_TIMEOUT, SP_E_DNS,
+ *          SP_E_TLS, SP_E_GONE, SP_E_SYS, SP_E_NOMEM of the last attempt.
+ */
+int pool_get(struct pool *p, struct view key, bool fresh,
+    void (*cb)(void *arg, int err, struct pool_lease *lease), void *arg,
+    struct pool_lease **out) must_check;
+struct stream *pool_lease_stream(struct pool_lease *l);
+bool pool_lease_reused(const struct pool_lease *l);
+size_t pool_lease_server(const struct pool_lease *l); /* index */
+/* Last error in words, for logs and error objects: "connect: refused". */
+const char *pool_lease_why(const struct pool_lease *l);
+/* Gives it back: reusable true keeps it idle (the pool watches it and closes
+ * it when the server does or sends a byte unasked); false resets it. */
+void pool_release(struct pool_lease *l, bool reusable);
+/* Before the callback came: drops the attempt. */
+void pool_cancel(struct pool_lease *l);
+
+#endif

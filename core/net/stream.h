@@ -1,0 +1,67 @@
+/* A connected byte stream, plain or TLS: its own reads and SSL calls. */
+#ifndef SP_NET_STREAM_H
+#define SP_NET_STREAM_H
+
+#include <sys/uio.h>
+
+#include "base/err.h"
+#include "base/view.h"
+#include "event/loop.h"
+#include "net/tls.h"
+
+struct stream;
+
+enum {
+	STREAM_READ = 1, /* stream_read() has something to say */
+	STREAM_WRITE = 2, /* stream_writev() may take bytes again */
+	STREAM_FAIL = 4, /* broken: stream_error() */
+};
+
+struct stream_owner {
+	/*
+	 * Called from the loop only, never from within a stream_* call.  May
+	 * free the stream.
+	 */
+	void (*ready)(void *arg, struct stream *s, unsigned what);
+	void *arg;
+};
+
+/*
+ * Wraps a connected, non-blocking descriptor (taken; TCP_NODELAY is set).
+ * With tls the handshake runs inside (name: SNI and the name that is verified,
+ * client side only); ready() is first called after it, or with STREAM_FAIL.
+ * Returns: 0; SP_E_NOMEM; SP_E_SYS; SP_E_TLS.  On an error fd is closed.
+ */
+int stream_new(struct loop *l, int fd, struct tls_ctx *tls, bool server,
+    struct view name, const struct stream_owner *owner,
+    struct stream **out) must_check;
+/* Hands the stream to another owner (a pool, a call). */
+void stream_set_owner(struct stream *s, const struct stream_owner *owner);
+/* What ready() is wanted for.  A hang-up is told only through READ/WRITE. */
+void stream_want(struct stream *s, unsigned what);
+/*
+ * One read: 0 with *n > 0; SP_E_AGAIN; SP_E_EOF the peer ended its side
+ * cleanly (FIN, or close_notify with TLS); SP_E_GONE reset, or a TLS stream
+ * that ended without close_notify; SP_E_TLS.
+ */
+int stream_read(struct stream *s, void *p, size_t max, size_t *n) must_check;
+/* Bytes that TLS has decrypted and not given out: read on, no poll tells. */
+bool stream_pending(const struct stream *s);
+/* One write: 0 with *done >= 0 bytes; SP_E_AGAIN none; SP_E_GONE; SP_E_TLS. */
+int stream_writev(
+    struct stream *s, const struct iovec *v, int n, size_t *done) must_check;
+/* Ends our side: close_notify and FIN. */
+void stream_shutdown(struct stream *s);
+/* The sticky error, 0 none. */
+int stream_error(const struct stream *s);
+/* The protocol that ALPN chose, empty none. */
+struct view stream_alpn(const struct stream *s);
+/* "192.0.2.1:4711", "[::1]:80", "unix:"; valid with the stream. */
+const char *stream_peer(struct stream *s);
+int stream_fd(const struct stream *s);
+bool stream_is_tls(const struct stream *s);
+/* Closes; graceful false resets the connection (SO_LINGER 0) so that the
+ * peer sees at once that nobody listens any more. */
+void stream_free(struct stream *s, bool graceful); /* NULL allowed */
+
+#endif
