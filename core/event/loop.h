@@ -13,7 +13,15 @@ struct loop_fd;
 struct loop_timer;
 struct loop_task;
 
-enum { LOOP_READ = 1, LOOP_WRITE = 2 };
+enum {
+	LOOP_READ = 1,
+	LOOP_WRITE = 2,
+	/*
+	 * The descriptor failed or hung up both ways.  Told only when nothing
+	 * else is wanted (else the other two tell it), once per change.
+	 */
+	LOOP_HUP = 4
+};
 
 /*
  * Context: reactor, one thread.  Callbacks may free anything, the handle they
@@ -23,16 +31,25 @@ enum { LOOP_READ = 1, LOOP_WRITE = 2 };
  * Returns: NULL, or SP_E_NOMEM / SP_E_SYS, when there is none to be had.
  */
 struct loop *loop_new(void) must_check;
+/* After all handles. */
 void loop_free(struct loop *l);
-int loop_run(struct loop *l) must_check; /* until loop_stop() */
+/*
+ * Turns until loop_stop(): ready descriptors and timers, then tasks.  Not
+ * from within a callback.  SIGPIPE is ignored from loop_new() on.
+ */
+int loop_run(struct loop *l) must_check;
 void loop_stop(struct loop *l);
-/* Monotonic time of this turn. */
+/* Monotonic time of this turn (outside of one, of the moment). */
 uint64_t loop_now_ms(const struct loop *l);
 uint64_t loop_now_us(const struct loop *l);
 
 struct loop_fd *loop_fd_new(struct loop *l, int fd,
     void (*cb)(void *arg, unsigned ready), void *arg) must_check;
-/* Level-triggered; cheap when want does not change. */
+/*
+ * Level-triggered; cheap when want does not change, and when reading is
+ * stopped for a moment.  On an error nothing is lost but the interest.
+ * Returns: 0; SP_E_NOMEM; SP_E_SYS.
+ */
 int loop_fd_want(struct loop_fd *f, unsigned want) must_check;
 void loop_fd_free(struct loop_fd *f);
 
@@ -48,7 +65,8 @@ void loop_timer_free(struct loop_timer *t);
 
 /*
  * Work for the end of this turn of the loop, after every ready descriptor was
- * served: how writes and messages are batched.  Posting twice runs it once.
+ * served: how writes and messages are batched.  Posting twice runs it once; a
+ * task that posts another runs it in this turn still, itself in the next.
  */
 struct loop_task *loop_task_new(
     struct loop *l, void (*cb)(void *arg), void *arg) must_check;
