@@ -63,7 +63,10 @@ int buf_vprintf(struct buf *b, const char *fmt, va_list ap) must_check;
 void buf_consume(struct buf *b, size_t n);
 /* Cuts the unread bytes to n (n <= buf_len). */
 void buf_truncate(struct buf *b, size_t n);
-/* Moves the memory of *from into *to, which must be empty. */
+/*
+ * Moves the memory of *from into *to, which must be empty; to's max becomes
+ * from's if that is larger.
+ */
 void buf_take(struct buf *to, struct buf *from);
 
 #endif

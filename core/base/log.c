@@ -116,12 +116,8 @@ log_escape(char line[LOG_LINE_BYTES], size_t at, const char *text)
 	const size_t last = LOG_LINE_BYTES - 1 - 3;
 	unsigned char c;
 
-	for (; *text != '\0'; text++) {
+	for (; *text != '\0' && at + 4 <= last; text++) {
 		c = (unsigned char)*text;
-		if (at + 4 > last) {
-			memcpy(line + at, "...", 3);
-			return at + 3;
-		}
 		if (c >= ' ' && c < 0x7f) {
 			line[at++] = (char)c;
 			continue;
@@ -130,6 +126,10 @@ log_escape(char line[LOG_LINE_BYTES], size_t at, const char *text)
 		line[at++] = 'x';
 		line[at++] = hex[c >> 4];
 		line[at++] = hex[c & 15];
+	}
+	if (*text != '\0' && at <= last) {
+		memcpy(line + at, "...", 3);
+		at += 3;
 	}
 	return at;
 }

@@ -17,7 +17,10 @@ int num_u64(
 int num_i64(struct view v, int64_t min, int64_t max,
     int64_t *out) must_check; /* may begin with '-' */
 int num_hex(struct view v, uint64_t max, uint64_t *out) must_check;
-/* A finite decimal ("0.7", "1e3"); the C locale whatever the process's. */
+/*
+ * A finite decimal as in JSON ("0.7", "-1e3"); the C locale whatever the
+ * process's.
+ */
 int num_double(struct view v, double *out) must_check;
 /* 500ms 30s 5m 2h 14d, plain digits are seconds; out in milliseconds. */
 int num_duration_ms(struct view v, uint64_t *out) must_check;

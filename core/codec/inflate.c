@@ -367,7 +367,7 @@ static int
 inflate_once(struct inflate *z, struct view *in, struct buf *out, bool *full)
 {
 	struct inflate_io io = { *in, NULL, 0 };
-	char spare;
+	char spare = 0;
 	size_t room;
 	int rc;
 

@@ -25,10 +25,13 @@ void inflate_free(struct inflate *z);
  * each call (a sync-flushed event is not held back).  One state serves the
  * whole body; several gzip members and zstd frames in a row are one body.
  * Returns: 0; SP_E_SYNTAX broken data; SP_E_LIMIT when out's max would be
- *          passed (a bomb); SP_E_NOMEM.  After an error only inflate_free().
+ *          passed (a bomb) or zstd asks for a window over 8 MiB; SP_E_NOMEM.  After an error only inflate_free().
  */
 int inflate_feed(struct inflate *z, struct view in, struct buf *out) must_check;
-/* True when the data so far is a whole body (the end may be here). */
+/*
+ * True when the data so far is a whole body (the end may be here); so is no
+ * data at all.  False after an error.
+ */
 bool inflate_done(const struct inflate *z);
 
 #endif

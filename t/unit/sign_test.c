@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <openssl/crypto.h>
+
 #include "base/mem.h"
 #include "crypt/digest.h"
 #include "crypt/sign.h"
@@ -93,13 +95,89 @@ test_generate(void)
 	sign_key_free(k);
 }
 
+/* The library's memory comes from base/mem.h, so that it can fail too. */
+static void *
+lib_alloc(size_t n, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	return n != 0 ? mem_alloc(n) : NULL;
+}
+
+static void *
+lib_realloc(void *p, size_t n, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	if (n != 0)
+		return mem_realloc(p, n);
+	mem_free(p);
+	return NULL;
+}
+
+static void
+lib_free(void *p, const char *file, int line)
+{
+	(void)file;
+	(void)line;
+	mem_free(p);
+}
+
+/* All there is to do with a key and a digest; the first error. */
+static int
+whole_round(struct sign_key **k, struct digest **d)
+{
+	uint8_t out[DIGEST_BYTES], pub[SIGN_KEY_BYTES], sig[SIGN_BYTES];
+
+	*d = NULL;
+	*k = sign_key_generate();
+	if (*k == NULL || (*d = digest_new()) == NULL)
+		return SP_E_NOMEM;
+	if (digest_update(*d, "x", 1) != 0 || digest_final(*d, out) != 0 ||
+	    digest_sha256(VIEW("x"), out) != 0 ||
+	    digest_hmac(VIEW("k"), VIEW("x"), out) != 0 ||
+	    sign_key_public(*k, pub) != 0 || sign_make(*k, VIEW("x"), sig) != 0)
+		return SP_E_NOMEM;
+	return sign_verify(pub, VIEW("x"), sig);
+}
+
+/* Each allocation, the library's own too, fails in turn. */
+static void
+test_no_memory(void)
+{
+	struct sign_key *k;
+	struct digest *d;
+	unsigned long n, before, failed = 0;
+	int rc = 0;
+
+	/* some failures the library gets over: go on until none is left */
+	for (n = 1; n < 5000; n++) {
+		before = mem_count();
+		mem_fail_after(n, 0);
+		rc = whole_round(&k, &d);
+		if (mem_count() - before < n)
+			n = 5000;
+		mem_fail_after(0, 0);
+		sign_key_free(k);
+		digest_free(d);
+		/* a failed check is reported as a bad signature: closed */
+		if (rc != 0 && rc != SP_E_NOMEM && rc != SP_E_DENIED)
+			break;
+		failed += rc != 0;
+	}
+	tap_is_int(rc, 0, "no memory, anywhere, and then enough");
+	tap_ok(failed > 10, "%lu failures", failed);
+}
+
 int
 main(void)
 {
 	size_t i;
 
+	err_assert(CRYPTO_set_mem_functions(lib_alloc, lib_realloc, lib_free));
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		test_row(i);
 	test_generate();
+	test_no_memory();
 	return tap_done();
 }
