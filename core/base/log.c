@@ -128,7 +128,7 @@ log_escape(char line[LOG_LINE_BYTES], size_t at, const char *text)
 		line[at++] = hex[c & 15];
 	}
 	if (*text != '\0' && at <= last) {
-		memcpy(line + at, "...", 3);
+		memset(line + at, '.', 3);
 		at += 3;
 	}
 	return at;

@@ -127,7 +127,7 @@ digest_unhex(struct view v, uint8_t *out, size_t n)
 		if (digest_nibble(v.p[i]) < 0)
 			return SP_E_SYNTAX;
 	for (i = 0; i < n; i++)
-		out[i] = (uint8_t)(digest_nibble(v.p[2 * i]) << 4 |
-		    digest_nibble(v.p[2 * i + 1]));
+		out[i] = (uint8_t)((unsigned)digest_nibble(v.p[2 * i]) << 4 |
+		    (unsigned)digest_nibble(v.p[2 * i + 1]));
 	return 0;
 }

@@ -126,6 +126,34 @@ test_next(void)
 	hmap_free(m);
 }
 
+/* Many, then few: the next additions give memory back. */
+static void
+test_shrink(void)
+{
+	struct hmap *m = hmap_new(N);
+	bool good = true;
+	char text[32];
+	size_t i;
+
+	err_assert(m != NULL);
+	for (i = 0; i < N; i++)
+		good &= hmap_add(m, key_of(i, text), &things[i]) == 0;
+	for (i = 0; i < N - 20; i++)
+		good &= hmap_del(m, key_of(i, text)) == &things[i];
+	tap_ok(good && hmap_count(m) == 20, "twenty are left");
+	mem_fail_after(2, 1);
+	tap_is_int(hmap_add(m, VIEW("a"), &things[0]), 0,
+	    "staying too big is no failure");
+	mem_fail_after(0, 0);
+	for (i = 0; i < 40; i++)
+		good &= hmap_add(m, key_of(i, text), &things[i]) == 0;
+	for (i = 0; i < N; i++)
+		good &= hmap_get(m, key_of(i, text)) ==
+		    (i < 40 || i >= N - 20 ? &things[i] : NULL);
+	tap_ok(good && hmap_count(m) == 61, "smaller, with all there is");
+	hmap_free(m);
+}
+
 static void
 test_no_memory(void)
 {
@@ -166,6 +194,7 @@ main(void)
 	test_basics();
 	test_against_array();
 	test_next();
+	test_shrink();
 	test_no_memory();
 	return tap_done();
 }
