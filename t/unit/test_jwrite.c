@@ -267,9 +267,9 @@ test_doubles(void)
 	double_is(123456.7890123456, "123456.7890123456");
 	start(&w);
 	jwrite_array(&w);
-	jwrite_double(&w, NAN);
-	jwrite_double(&w, INFINITY);
-	jwrite_double(&w, -INFINITY);
+	jwrite_double(&w, (double)NAN);
+	jwrite_double(&w, (double)INFINITY);
+	jwrite_double(&w, -(double)INFINITY);
 	jwrite_end_array(&w);
 	is(&w, "[null,null,null]", "not finite");
 	tap_is_int((long long)w.nonfinite, 3, "counted");
