@@ -30,6 +30,7 @@ struct stream {
 	bool server : 1;
 	bool handshake : 1; /* not over yet */
 	bool eof : 1;
+	bool ended : 1; /* our side */
 	bool starved : 1; /* TLS: what is in memory is no whole record */
 	bool told : 1; /* the owner knows of err */
 };
@@ -143,6 +144,11 @@ on_hup(struct stream *s)
 {
 	int unread = 0;
 
+	/* both sides ended, each in its way: that is how it should be */
+	if (s->eof && s->ended) {
+		disarm(s);
+		return;
+	}
 	if (!s->server && !s->eof &&
 	    (stream_pending(s) ||
 		(ioctl(s->fd, FIONREAD, &unread) == 0 && unread > 0)))
@@ -377,8 +383,9 @@ stream_writev(struct stream *s, const struct iovec *v, int n, size_t *done)
 void
 stream_shutdown(struct stream *s)
 {
-	if (s->err != 0)
+	if (s->err != 0 || s->ended)
 		return;
+	s->ended = true;
 	if (s->tls != NULL && !s->handshake)
 		on_shutdown(s);
 	else
@@ -421,8 +428,8 @@ peer_format(const struct sockaddr_storage *sa, char *out, size_t max)
 		(void)snprintf(out, max, "%s:%u", host, ntohs(in->sin_port));
 	else if (sa->ss_family == AF_INET6 &&
 	    inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host)) != NULL)
-		(void)snprintf(
-		    out, max, "[%s]:%u", host, ntohs(in6->sin6_port));
+		(void)snprintf(out, max, "[%s]:%u", host,
+		    ntohs(in6->sin6_port));
 	else
 		(void)snprintf(out, max, "unknown");
 }
@@ -466,8 +473,8 @@ stream_free(struct stream *s, bool graceful)
 	loop_task_free(s->later);
 	tlsio_free(s->tls, graceful && s->err == 0 && !s->handshake);
 	if (!graceful)
-		(void)setsockopt(
-		    s->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+		(void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &now,
+		    sizeof(now));
 	(void)close(s->fd);
 	mem_free(s->peer);
 	mem_free(s);
