@@ -1,0 +1,120 @@
+/* One model call on its way: private to the model door's files. */
+#ifndef SP_LLM_CALL_H
+#define SP_LLM_CALL_H
+
+#include "base/buf.h"
+#include "event/loop.h"
+#include "gate/forward.h"
+#include "gate/gate.h"
+#include "gate/metrics.h"
+#include "gate/turn.h"
+#include "http/sse.h"
+#include "llm_intercept_conf.h"
+#include "llm_refusal.h"
+#include "llm_reply.h"
+#include "llm_request.h"
+
+enum {
+	LLM_ERROR_BODY_MAX = 1024 * 1024, /* of an upstream's error reply */
+	LLM_PIECES = 16, /* of an event that go out without a copy */
+};
+
+enum llm_kind {
+	LLM_CHAT,   /* captured and edited */
+	LLM_MODELS, /* forwarded, neither captured nor recorded */
+	LLM_PASS,   /* forwarded, recorded as not captured */
+};
+
+/* Where a call stands. */
+enum llm_state {
+	LLM_WAITING,   /* for the upstream's head */
+	LLM_UNARY,     /* collecting a reply that is edited as a whole */
+	LLM_REFUSED,   /* collecting an error reply */
+	LLM_STREAM,    /* events */
+	LLM_RELAY,     /* bytes as they come */
+	LLM_RECORDING, /* the end waits for the recorder */
+	LLM_OVER,      /* the reply was ended, or the client is away */
+};
+
+/* What the module shares among calls; one in the process. */
+struct llm_shared {
+	struct llm_refusal *refusals;
+	struct jsplice edits; /* scratch of the event at hand */
+	struct buf text;      /* likewise */
+	struct metric *ttft, *added, *refused, *aborted;
+	uint64_t *streams;
+};
+
+struct llm_call {
+	struct gate_request *r;
+	struct llm_shared *shared;
+	const struct llm_intercept_conf *conf;
+	enum llm_kind kind;
+	enum llm_state state;
+	struct view endpoint; /* below the upstream's base */
+	struct view affinity;
+	struct llm_wants wants;
+	unsigned ask;	      /* enum llm_ask bits of this attempt */
+	unsigned attempts;
+	struct buf original;  /* the client's body; until it is accepted */
+	struct buf body;      /* as forwarded; until it is accepted */
+	struct call *call;    /* NULL when none is open */
+	const struct head_reply *head; /* the call's */
+	struct turn *turn;    /* NULL: not captured */
+	bool turn_ended;
+	bool turn_done;
+	bool turn_ok;
+	uint64_t started_us;
+	uint64_t first_us; /* first event with data; 0 not yet */
+	uint64_t wall_us;
+	unsigned upstream_status;
+	struct sse sse;
+	struct buf held; /* unary or error body; a stream's [DONE] event */
+	struct loop_timer *ka; /* own comments; NULL off */
+	bool head_sent;
+	bool done_seen;
+	bool useful;
+	bool finish_seen;
+	bool logprobs_seen;
+	bool paused;
+	bool gone;
+};
+
+/* llm_call.c: the life of a call. */
+/* Starts (again) towards the upstream; 0 or an SP_E_*. */
+int llm_call_start(struct llm_call *c) must_check;
+/* Opens the reply with the upstream's own head. */
+int llm_call_reply_head(struct llm_call *c, unsigned status,
+    int64_t content_length) must_check;
+/* Hands a piece of the upstream's answer to the recorder. */
+void llm_call_record(struct llm_call *c, enum message_data kind,
+    struct view v);
+/*
+ * The upstream is through with it: tells the recorder and waits; the held
+ * end goes to the client when the turn is on file.
+ */
+void llm_call_recording(struct llm_call *c, enum message_outcome outcome,
+    struct view error);
+/*
+ * Something is wrong: an error status where the head was not sent, an error
+ * event and a cut where it was; the turn is ended with that outcome.
+ */
+void llm_call_break(struct llm_call *c, enum message_outcome outcome,
+    unsigned status, const char *code, const char *text);
+/* Pauses or resumes the upstream by the room that client and recorder have. */
+void llm_call_pressure(struct llm_call *c);
+void llm_call_free(struct llm_call *c);
+
+/* llm_stream.c: server-sent events. */
+void llm_stream_begin(struct llm_call *c);
+void llm_stream_body(struct llm_call *c, struct view data);
+void llm_stream_end(struct llm_call *c, bool delimited);
+/* The end of the reply, after the recorder's word. */
+void llm_stream_release(struct llm_call *c);
+
+/* llm_unary.c: replies that are taken as a whole. */
+void llm_unary_end(struct llm_call *c, bool delimited);
+void llm_unary_refused(struct llm_call *c);
+void llm_unary_release(struct llm_call *c);
+
+#endif
