@@ -23,6 +23,8 @@ struct conf_secret {
 	struct view name; /* NAME or PATH */
 	struct view value; /* p NULL until it arrived */
 	unsigned roles; /* conf_secret_role bits: who needs it */
+	bool pem; /* PEM text; else one word of visible ASCII */
+	size_t min_bytes; /* least length of the value */
 	const char *file; /* where it was named, for messages */
 	unsigned line;
 };
@@ -108,7 +110,12 @@ struct conf_capture {
 
 /* One `listen`. */
 struct conf_listen {
-	unsigned index; /* over all servers, in order: names its descriptor */
+	/*
+	 * Names its descriptor: counts the addresses of all servers in order
+	 * of the text; servers that share an address share the index.
+	 */
+	unsigned index;
+	bool shared; /* an earlier server has this address too */
 	struct conf_pos pos;
 	struct view address; /* "127.0.0.1", "::1", "*"; unix: the path */
 	bool is_unix;
@@ -173,7 +180,10 @@ struct conf_main {
 	struct conf_limits limits;
 };
 
+struct arena;
+
 struct conf {
+	struct arena *arena; /* holds all of it but the secrets' values */
 	struct conf_main main;
 	struct conf_upstream **upstreams;
 	size_t upstreams_n;
@@ -181,6 +191,7 @@ struct conf {
 	size_t captures_n;
 	struct conf_server **servers;
 	size_t servers_n;
+	size_t listens_n; /* different addresses: one above the last index */
 	struct conf_secret **secrets;
 	size_t secrets_n;
 };
@@ -237,8 +248,14 @@ void *conf_module_conf(const struct conf_location *loc, const char *name);
  * One place for paths: percent-decodes unreserved characters, refuses bad
  * escapes, NUL, %2F, %5C, backslash and dot segments that leave the root,
  * resolves "." and "..", folds "//", drops the trailing slash (not of "/").
- * Source:  RFC 3986 s6.2.2; case H8.
- * Returns: 0 with the path (no query) in out; SP_E_SYNTAX; SP_E_NOMEM.
+ * What remains encoded stays so, with upper-case digits; nothing is decoded
+ * twice; ":" and the other pchar bytes stay as they are.
+ * Source:  RFC 3986 s3.3, s6.2.2; case H8.
+ * Context: any, does not block.
+ * Parameters: raw, begins with "/"; a query in it is left out.  out, appended
+ *          to; unchanged on an error.
+ * Returns: 0 with the path (no query) in out; SP_E_SYNTAX; SP_E_LIMIT (out's
+ *          maximum); SP_E_NOMEM.
  */
 int conf_path_normalise(struct view raw, struct buf *out) must_check;
 

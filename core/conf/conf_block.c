@@ -65,11 +65,12 @@ check_form(struct conf_parse *p, const struct conf_directive *row,
 	args_bounds(row, &min, &max);
 	if (node->n - 1 >= min && node->n - 1 <= max)
 		return 0;
-	return conf_error(p, "directive \"%s\" has %zu argument%s; expected %s%s",
-	    row->name, node->n - 1, node->n == 2 ? "" : "s",
-	    max == 0	      ? "none"
-	    : row->args != NULL ? row->args
-			      : "one",
+	return conf_error(p,
+	    "directive \"%s\" has %zu argument%s; expected %s%s", row->name,
+	    node->n - 1, node->n == 2 ? "" : "s",
+	    max == 0                ? "none"
+		: row->args != NULL ? row->args
+				    : "one",
 	    node->last_line != node->line ? " (is a \";\" missing?)" : "");
 }
 
@@ -98,12 +99,14 @@ read_node(struct conf_parse *p, struct conf_block *b,
 	row = conf_lookup(b, node->args[0], &t);
 	if (row == NULL)
 		return blocks ? 0 : conf_lookup_error(p, b, node->args[0]);
+	set = &t->set[row - t->rows];
+	if (!blocks && row->type == CONF_BLOCK && *set == NULL)
+		*set = node; /* it is there, and is read later */
 	if ((row->type == CONF_BLOCK) != blocks)
 		return 0;
 	rc = check_form(p, row, node);
 	if (rc != 0)
 		return rc;
-	set = &t->set[row - t->rows];
 	rc = check_once(p, row, *set);
 	if (*set == NULL)
 		*set = node;
@@ -136,8 +139,7 @@ outer_base(const struct conf_block *b, const struct conf_directive *rows)
 
 /* A default is read like what a user writes. */
 static int
-set_default(
-    struct conf_parse *p, const struct conf_directive *row, void *base)
+set_default(struct conf_parse *p, const struct conf_directive *row, void *base)
 {
 	struct view args[CONF_DEFAULT_ARGS];
 	struct view rest = view_str(row->def);
@@ -166,17 +168,17 @@ fill_row(struct conf_parse *p, const struct conf_block *b,
 	if ((row->scopes & b->scope) == 0)
 		return 0;
 	if ((row->flags & CONF_REQUIRED) != 0)
-		return conf_error(p, "%s lacks \"%s\"; expected \"%s %s;\"",
+		return conf_error(p, "%s lacks \"%s\"; expected \"%s %s\"",
 		    b->what, row->name, row->name,
-		    row->args != NULL ? row->args : "");
+		    row->type == CONF_BLOCK ? "{ ... }" : row->args);
 	if (row->def != NULL)
 		return set_default(p, row, t->base);
 	return 0;
 }
 
 int
-conf_block_plain(
-    struct conf_parse *p, struct conf_block *b, const struct conf_node *nodes)
+conf_block_plain(struct conf_parse *p, struct conf_block *b,
+    const struct conf_node *nodes)
 {
 	const struct conf_directive *row;
 	size_t i;
@@ -199,8 +201,8 @@ conf_block_plain(
 }
 
 int
-conf_block_nested(
-    struct conf_parse *p, struct conf_block *b, const struct conf_node *nodes)
+conf_block_nested(struct conf_parse *p, struct conf_block *b,
+    const struct conf_node *nodes)
 {
 	const struct conf_block *outer = p->block;
 	int rc = 0;
@@ -236,8 +238,8 @@ conf_block_name(struct conf_parse *p, struct view name)
 		    "digits, \"_\", \"-\" and \".\"",
 		    VIEW_ARG(name), CONF_NAME_MAX);
 	if (view_eq(name, VIEW("off")))
-		return conf_error(
-		    p, "\"off\" is no name; expected one that means nothing");
+		return conf_error(p,
+		    "\"off\" is no name; expected one that means nothing");
 	return 0;
 }
 

@@ -153,8 +153,8 @@ put_text(struct expand *ex, const struct frame *f, unsigned line,
 	return rc == SP_E_LIMIT ? too_much(ex, f) : rc;
 }
 
-static int expand_path(
-    struct expand *ex, const struct frame *outer, const char *path);
+static int expand_path(struct expand *ex, const struct frame *outer,
+    const char *path);
 
 /* The files of one include. */
 static int
@@ -306,8 +306,8 @@ expand_text(struct expand *ex, struct frame *f, struct view text)
 		return rc;
 	if (view_starts(text, VIEW("\xef\xbb\xbf")))
 		text = view_from(text, 3);
-	rc = buf_printf(
-	    ex->out, "F %zu %zu\n%s", strlen(f->name), f->dir.n, f->name);
+	rc = buf_printf(ex->out, "F %zu %zu\n%s", strlen(f->name), f->dir.n,
+	    f->name);
 	if (rc == 0)
 		rc = buf_add_view(ex->out, f->dir);
 	if (rc == 0)
@@ -395,7 +395,8 @@ directory_of(struct expand *ex, const struct frame *outer, const char *path,
 	char part[PATH_MAX];
 
 	if (n >= sizeof(part))
-		return report(ex, outer, "path \"%.100s...\" is too long", path);
+		return report(ex, outer, "path \"%.100s...\" is too long",
+		    path);
 	memcpy(part, path, n);
 	part[n] = '\0';
 	if (realpath(slash == NULL ? "." : n == 0 ? "/" : part, dir) == NULL)
@@ -451,8 +452,8 @@ expand_extra(struct expand *ex, struct view extra)
 }
 
 int
-conf_expand(
-    const char *path, struct view extra, struct buf *out, struct buf *err)
+conf_expand(const char *path, struct view extra, struct buf *out,
+    struct buf *err)
 {
 	struct expand ex = { .out = out, .err = err };
 	int rc;

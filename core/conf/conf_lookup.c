@@ -35,8 +35,8 @@ conf_lookup_scopes(unsigned scopes, struct buf *out)
 	for (i = 0; i < sizeof(scope_names) / sizeof(*scope_names); i++) {
 		if ((scopes & scope_names[i].scope) == 0 || rc != 0)
 			continue;
-		rc = buf_printf(
-		    out, "%s%s", first ? "" : ", ", scope_names[i].name);
+		rc = buf_printf(out, "%s%s", first ? "" : ", ",
+		    scope_names[i].name);
 		first = false;
 	}
 }
@@ -79,11 +79,10 @@ nth_rows(size_t i, const struct conf_module **module)
 		if (n == i)
 			return conf_owners[n].rows;
 	}
-	for (; i - n < CONF_MODULES_MAX && conf_modules[i - n] != NULL;) {
-		*module = conf_modules[i - n];
-		return (*module)->directives;
-	}
-	return NULL;
+	if (i - n >= CONF_MODULES_MAX || conf_modules[i - n] == NULL)
+		return NULL;
+	*module = conf_modules[i - n];
+	return (*module)->directives;
 }
 
 static size_t
@@ -144,22 +143,32 @@ nearest(struct view name, unsigned scopes)
 
 /* A row of a module that is not the location's. */
 static int
-foreign_error(
-    struct conf_parse *p, const struct conf_block *b, struct view name)
+foreign_error(struct conf_parse *p, const struct conf_block *b,
+    struct view name)
 {
 	struct buf owners = BUF_INIT(1024);
-	const struct conf_directive *rows;
+	const struct conf_directive *rows, *row;
 	const struct conf_module *module;
 	size_t i;
 	int rc = 0;
 
 	for (i = 0; rc == 0 && (rows = nth_rows(i, &module)) != NULL; i++) {
-		if (module != NULL &&
-		    find_row(rows, name, CONF_LOCATION) != NULL)
+		row =
+		    module == NULL ? NULL : find_row(rows, name, CONF_LOCATION);
+		if (row != NULL && row->type == CONF_HANDLER) {
+			rc = SP_E_EXISTS;
+			break;
+		}
+		if (row != NULL)
 			rc = buf_printf(&owners, "%s%s",
 			    buf_len(&owners) > 0 ? ", " : "", module->name);
 	}
-	if (rc == 0)
+	if (rc == SP_E_EXISTS)
+		rc = conf_error(p,
+		    "second handler \"%.*s\"; expected one in a location, "
+		    "it has \"%s\"",
+		    VIEW_ARG(name), b->handler->name);
+	else if (rc == 0)
 		rc = conf_error(p,
 		    "directive \"%.*s\" belongs to %.*s; not in a location "
 		    "of %s",
@@ -196,8 +205,8 @@ scope_error(struct conf_parse *p, const struct conf_block *b, struct view name,
 }
 
 int
-conf_lookup_error(
-    struct conf_parse *p, const struct conf_block *b, struct view name)
+conf_lookup_error(struct conf_parse *p, const struct conf_block *b,
+    struct view name)
 {
 	const struct conf_directive *rows, *row;
 	const struct conf_module *module;

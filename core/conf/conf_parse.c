@@ -1,7 +1,4 @@
 /* Expanded text to a configuration: errors, memory, and the order of it. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "conf/core_conf.h"
@@ -21,7 +18,7 @@ static int
 conf_error_va(struct conf_parse *p, const struct conf_node *node,
     const char *fmt, va_list ap)
 {
-	struct buf text = BUF_INIT(8192);
+	struct buf text = BUF_INIT(32768);
 	char *copy;
 	int rc;
 
@@ -33,19 +30,19 @@ conf_error_va(struct conf_parse *p, const struct conf_node *node,
 	    : buf_printf(&text, "%s: ", node->file->name);
 	if (rc == 0)
 		rc = buf_vprintf(&text, fmt, ap);
-	copy = rc == SP_E_NOMEM ? NULL
-				: arena_strdup(p->arena, buf_view(&text));
+	copy =
+	    rc == SP_E_NOMEM ? NULL : arena_strdup(p->arena, buf_view(&text));
 	buf_clear(&text);
 	if (copy == NULL)
 		return conf_nomem(p);
-	p->problems[p->problems_n++]
-	    = (struct conf_problem){ .seq = node->seq, .text = copy };
+	p->problems[p->problems_n++] =
+	    (struct conf_problem){ .seq = node->seq, .text = copy };
 	return SP_E_CONF;
 }
 
 int
-conf_error_at(
-    struct conf_parse *p, const struct conf_node *node, const char *fmt, ...)
+conf_error_at(struct conf_parse *p, const struct conf_node *node,
+    const char *fmt, ...)
 {
 	va_list ap;
 	int rc;
@@ -81,7 +78,7 @@ conf_alloc(struct conf_parse *p, size_t n)
 const char *
 conf_text(struct conf_parse *p, const char *fmt, ...)
 {
-	struct buf text = BUF_INIT(8192);
+	struct buf text = BUF_INIT(32768);
 	const char *copy = NULL;
 	va_list ap;
 	int rc;
@@ -119,8 +116,8 @@ conf_more(struct conf_parse *p, void *arr, size_t n, size_t size,
 struct conf_pos
 conf_node_pos(const struct conf_node *node)
 {
-	return (struct conf_pos){ .file = node->file->name,
-		.line = node->line };
+	return (
+	    struct conf_pos){ .file = node->file->name, .line = node->line };
 }
 
 const struct conf_location *
@@ -148,7 +145,7 @@ put_problems(struct conf_parse *p, struct buf *err)
 		struct conf_problem x = p->problems[i];
 
 		for (j = i; j > 0 && problem_cmp(&p->problems[j - 1], &x) > 0;
-		    j--)
+		     j--)
 			p->problems[j] = p->problems[j - 1];
 		p->problems[j] = x;
 	}
@@ -166,8 +163,8 @@ read_main(struct conf_parse *p, const struct conf_node *nodes)
 	p->block = &b;
 	rc = conf_block_add(p, &b, core_conf_main, &p->conf->main);
 	if (rc == 0)
-		rc = conf_block_add(
-		    p, &b, core_conf_limits, &p->conf->main.limits);
+		rc = conf_block_add(p, &b, core_conf_limits,
+		    &p->conf->main.limits);
 	if (rc == 0)
 		rc = conf_block_plain(p, &b, nodes);
 	if (rc == 0)

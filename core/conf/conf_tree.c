@@ -113,8 +113,10 @@ open_file(struct tree *t)
 	if (f->name == NULL)
 		return conf_nomem(t->p);
 	f->dir = dir;
-	t->frames[t->frames_n++]
-	    = (struct frame){ .file = f, .depth = t->depth };
+	if (t->p->root.seq++ == 0)
+		t->p->root.file = f; /* the first stands for the whole */
+	t->frames[t->frames_n++] =
+	    (struct frame){ .file = f, .depth = t->depth };
 	return 0;
 }
 
@@ -281,8 +283,8 @@ read_text(struct tree *t)
 	while (lexer_next(&lx, &tok) != LEXER_END) {
 		if (tok.type == LEXER_ERROR) {
 			t->p->broken = true;
-			return conf_error_at(
-			    t->p, place(t, tok.line), "%s", lx.error);
+			return conf_error_at(t->p, place(t, tok.line), "%s",
+			    lx.error);
 		}
 		rc = add_token(t, &tok);
 		if (rc != 0 && (rc != SP_E_CONF || t->p->broken))
@@ -311,8 +313,8 @@ read_record(struct tree *t)
 }
 
 int
-conf_tree_build(
-    struct conf_parse *p, struct view expanded, struct conf_node **out)
+conf_tree_build(struct conf_parse *p, struct view expanded,
+    struct conf_node **out)
 {
 	struct tree *t;
 	int rc = 0;

@@ -1,4 +1,5 @@
 /* Values: from arguments to the field at a row's offset. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/num.h"
@@ -86,15 +87,14 @@ row_max(const struct conf_directive *row)
 }
 
 static int
-number_error(
-    struct conf_parse *p, const struct conf_directive *row, struct view v)
+number_error(struct conf_parse *p, const struct conf_directive *row,
+    struct view v)
 {
 	char min[32], max[32];
 	const char *what = "a number";
 
 	snprintf(min, sizeof(min), "%llu", (unsigned long long)row->min);
-	snprintf(
-	    max, sizeof(max), "%llu", (unsigned long long)row_max(row));
+	snprintf(max, sizeof(max), "%llu", (unsigned long long)row_max(row));
 	if (row->type == CONF_SIZE) {
 		what = "a size";
 		conf_type_size_text(row->min, min);
@@ -104,8 +104,9 @@ number_error(
 		conf_type_duration(row->min == 0 ? 1 : row->min, min);
 		conf_type_duration(row_max(row), max);
 	}
-	return conf_error(p, "bad value \"%.*s\" for \"%s\"; expected %s from "
-			     "%s to %s",
+	return conf_error(p,
+	    "bad value \"%.*s\" for \"%s\"; expected %s from "
+	    "%s to %s",
 	    VIEW_ARG(v), row->name, what, min, max);
 }
 
@@ -133,8 +134,8 @@ set_number(struct conf_parse *p, const struct conf_directive *row, void *base,
 
 /* "a, b or c" */
 static int
-choice_error(
-    struct conf_parse *p, const struct conf_directive *row, struct view v)
+choice_error(struct conf_parse *p, const struct conf_directive *row,
+    struct view v)
 {
 	struct buf all = BUF_INIT(1024);
 	size_t i;
@@ -142,15 +143,14 @@ choice_error(
 
 	for (i = 0; rc == 0 && row->choices[i] != NULL; i++)
 		rc = buf_printf(&all, "%s%s",
-		    i == 0			     ? ""
+		    i == 0                            ? ""
 			: row->choices[i + 1] == NULL ? " or "
-						     : ", ",
+						      : ", ",
 		    row->choices[i]);
-	rc = rc != 0 ? conf_nomem(p)
-		     : conf_error(p,
-			   "bad value \"%.*s\" for \"%s\"; expected %.*s",
-			   VIEW_ARG(v), row->name,
-			   VIEW_ARG(buf_view(&all)));
+	rc = rc != 0
+	    ? conf_nomem(p)
+	    : conf_error(p, "bad value \"%.*s\" for \"%s\"; expected %.*s",
+		  VIEW_ARG(v), row->name, VIEW_ARG(buf_view(&all)));
 	buf_clear(&all);
 	return rc;
 }
@@ -180,8 +180,9 @@ set_onoff(struct conf_parse *p, const struct conf_directive *row, void *base,
 	*out = view_eq(v, VIEW("on"));
 	if (*out || view_eq(v, VIEW("off")))
 		return 0;
-	return conf_error(p, "bad value \"%.*s\" for \"%s\"; expected on or off",
-	    VIEW_ARG(v), row->name);
+	return conf_error(p,
+	    "bad value \"%.*s\" for \"%s\"; expected on or off", VIEW_ARG(v),
+	    row->name);
 }
 
 static int
@@ -204,9 +205,8 @@ set_string(struct conf_parse *p, const struct conf_directive *row, void *base,
 	struct view *out = field(row, base);
 
 	if (v.n == 0)
-		return conf_error(p,
-		    "empty value for \"%s\"; expected %s", row->name,
-		    row->args != NULL ? row->args : "a value");
+		return conf_error(p, "empty value for \"%s\"; expected %s",
+		    row->name, row->args != NULL ? row->args : "a value");
 	if (row->type == CONF_PATH)
 		return conf_type_path(p, v, out);
 	*out = v;
@@ -221,6 +221,10 @@ conf_type_path(struct conf_parse *p, struct view path, struct view *out)
 
 	while (path.n > 2 && view_starts(path, VIEW("./")))
 		path = view_from(path, 2);
+	if (path.n >= PATH_MAX)
+		return conf_error(p,
+		    "path is too long; expected at most %d bytes",
+		    PATH_MAX - 1);
 	if (path.n > 0 && path.p[0] == '/') {
 		*out = path;
 		return 0;

@@ -43,6 +43,7 @@ enum conf_row_flags {
 	CONF_INHERITS = 1 << 1, /* where not set, the outer block's value */
 	CONF_REQUIRED = 1 << 2, /* the block is an error without it */
 	CONF_RESTART = 1 << 3, /* a change needs a restart, not a reload */
+	CONF_PEM = 1 << 4, /* CONF_SECRET: PEM text, not one word */
 };
 
 struct conf_list {
@@ -50,6 +51,8 @@ struct conf_list {
 	size_t n;
 };
 
+struct buf;
+struct conf_location;
 struct conf_parse; /* the parser's state: parse.h */
 
 struct conf_directive {
@@ -58,7 +61,7 @@ struct conf_directive {
 	enum conf_type type;
 	unsigned flags;
 	size_t offset; /* in the owner's struct: the scope's, or the module's */
-	uint64_t min, max;
+	uint64_t min, max; /* max 0: none; CONF_SECRET: least bytes */
 	const char *def; /* parsed like user input; NULL: zero */
 	const char *const *choices; /* NULL-terminated */
 	enum conf_scope ref, opens;
@@ -71,7 +74,15 @@ struct conf_directive {
 	int (*parse)(struct conf_parse *p, const struct conf_directive *row,
 	    void *base, const struct view *args, size_t n);
 	const char *args; /* "off | TIME": for messages and the manual */
-	const char *doc; /* one sentence */
+	const char *doc; /* one sentence or more, a line of 80 bytes each */
+	/*
+	 * CONF_CUSTOM: writes the directives that set base so, each
+	 * "name args;\n" after indent; NULL: nothing to write.  0;
+	 * SP_E_LIMIT; SP_E_NOMEM.
+	 */
+	int (*dump)(const struct conf_directive *row, const void *base,
+	    const char *indent, struct buf *out);
+	const char *def_doc; /* default that is no constant, for the manual */
 };
 
 /*
@@ -99,6 +110,9 @@ extern const struct conf_module *const conf_modules[];
  * Returns: SP_E_CONF, to be returned on.
  */
 int conf_error(struct conf_parse *p, const char *fmt, ...) printf_like(2, 3);
+
+/* The location being read or checked; NULL in other blocks. */
+const struct conf_location *conf_current_location(const struct conf_parse *p);
 
 /* Memory that lives as long as the configuration; zeroed; NULL: none left. */
 void *conf_alloc(struct conf_parse *p, size_t n) must_check;

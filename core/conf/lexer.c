@@ -132,8 +132,8 @@ enum lexer_type
 lexer_next(struct lexer *lx, struct lexer_token *t)
 {
 	static const char marks[] = ";{}";
-	static const enum lexer_type types[]
-	    = { LEXER_SEMI, LEXER_OPEN, LEXER_CLOSE };
+	static const enum lexer_type types[] = { LEXER_SEMI, LEXER_OPEN,
+		LEXER_CLOSE };
 	const char *mark;
 	char c;
 

@@ -107,9 +107,8 @@ extern const struct conf_owner conf_owners[];
  */
 
 /* Expanded text to a tree: conf_tree.c. */
-int conf_tree_build(
-    struct conf_parse *p, struct view expanded, struct conf_node **out)
-    must_check;
+int conf_tree_build(struct conf_parse *p, struct view expanded,
+    struct conf_node **out) must_check;
 
 /* An error at a directive other than the one being read. */
 int conf_error_at(struct conf_parse *p, const struct conf_node *node,
@@ -128,20 +127,18 @@ const char *conf_text(struct conf_parse *p, const char *fmt, ...)
     printf_like(2, 3) must_check;
 struct conf_pos conf_node_pos(const struct conf_node *node);
 /* Where the row of this name was set in the block being read, or NULL. */
-const struct conf_node *conf_block_set(
-    const struct conf_block *b, const char *name);
+const struct conf_node *conf_block_set(const struct conf_block *b,
+    const char *name);
 
 /* Blocks: conf_block.c. */
 int conf_block_add(struct conf_parse *p, struct conf_block *b,
     const struct conf_directive *rows, void *base) must_check;
 /* The plain directives of a block, then its defaults. */
-int conf_block_plain(
-    struct conf_parse *p, struct conf_block *b, const struct conf_node *nodes)
-    must_check;
+int conf_block_plain(struct conf_parse *p, struct conf_block *b,
+    const struct conf_node *nodes) must_check;
 /* The blocks in a block. */
-int conf_block_nested(
-    struct conf_parse *p, struct conf_block *b, const struct conf_node *nodes)
-    must_check;
+int conf_block_nested(struct conf_parse *p, struct conf_block *b,
+    const struct conf_node *nodes) must_check;
 /* The name of a block: letters, digits, "_", "-" and ".". */
 int conf_block_name(struct conf_parse *p, struct view name) must_check;
 /* Resolves all references. */
@@ -153,10 +150,10 @@ int conf_type_set(struct conf_parse *p, const struct conf_directive *row,
 /* Bytes of the field at the row's offset; 0: not a plain value. */
 size_t conf_type_size(enum conf_type type);
 /* A path made absolute, from the directory of the directive being read. */
-int conf_type_path(
-    struct conf_parse *p, struct view path, struct view *out) must_check;
-int conf_type_list_add(
-    struct conf_parse *p, struct conf_list *list, struct view v) must_check;
+int conf_type_path(struct conf_parse *p, struct view path,
+    struct view *out) must_check;
+int conf_type_list_add(struct conf_parse *p, struct conf_list *list,
+    struct view v) must_check;
 /* "90s", "64k" into out (32 bytes), in the largest unit that is exact. */
 void conf_type_duration(uint64_t ms, char *out);
 void conf_type_size_text(uint64_t bytes, char *out);
@@ -164,13 +161,14 @@ void conf_type_size_text(uint64_t bytes, char *out);
 /* Secrets: conf_secret.c. */
 int conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
     struct view arg, struct conf_secret **out) must_check;
+void conf_secret_clear(struct conf_secret *s);
 
 /* Finding rows: conf_lookup.c. */
-const struct conf_directive *conf_lookup(
-    struct conf_block *b, struct view name, struct conf_table **table);
+const struct conf_directive *conf_lookup(struct conf_block *b, struct view name,
+    struct conf_table **table);
 /* Says why no row was found. */
-int conf_lookup_error(
-    struct conf_parse *p, const struct conf_block *b, struct view name);
+int conf_lookup_error(struct conf_parse *p, const struct conf_block *b,
+    struct view name);
 /* "upstream, capture" */
 void conf_lookup_scopes(unsigned scopes, struct buf *out);
 
@@ -179,8 +177,8 @@ int conf_url_parse(struct conf_parse *p, struct view url,
     struct conf_upstream_server *out) must_check;
 bool conf_url_is_ip(struct view v, int *family);
 /* "HOST:PORT" or "HOST", "[V6]:PORT": takes the parts; SP_E_SYNTAX. */
-int conf_url_host_port(
-    struct view v, struct view *host, struct view *port) must_check;
+int conf_url_host_port(struct view v, struct view *host,
+    struct view *port) must_check;
 
 /* Text of a value, quoted where needed: conf_dump.c. */
 int conf_dump_word(struct buf *out, struct view v) must_check;

@@ -1,0 +1,118 @@
+/* Secrets: named in the text, their values put in later. */
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "conf/parse.h"
+
+static bool
+is_env_name(struct view v)
+{
+	size_t i;
+
+	for (i = 0; i < v.n; i++) {
+		char c = v.p[i];
+
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		    c == '_' || (i > 0 && c >= '0' && c <= '9'))
+			continue;
+		return false;
+	}
+	return v.n > 0 && v.n <= 256;
+}
+
+int
+conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
+    struct view arg, struct conf_secret **out)
+{
+	struct conf *c = p->conf;
+	struct conf_secret *s, **grown;
+	int rc;
+
+	s = conf_alloc(p, sizeof(*s));
+	if (s == NULL)
+		return SP_E_NOMEM;
+	s->from_env = view_starts(arg, VIEW("env:"));
+	if (s->from_env) {
+		s->name = view_from(arg, 4);
+		if (!is_env_name(s->name))
+			return conf_error(p,
+			    "\"%s\" names no environment variable; expected "
+			    "env:NAME with letters, digits and \"_\"",
+			    row->name);
+	} else if (view_starts(arg, VIEW("file:")) && arg.n > 5) {
+		rc = conf_type_path(p, view_from(arg, 5), &s->name);
+		if (rc != 0)
+			return rc;
+	} else {
+		/* Never echoed: it may be the secret itself. */
+		return conf_error(p,
+		    "\"%s\" holds a literal; expected env:NAME or file:PATH, "
+		    "never the secret itself",
+		    row->name);
+	}
+	grown = conf_more(p, c->secrets, c->secrets_n, sizeof(*c->secrets),
+	    row->name);
+	if (grown == NULL)
+		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
+	c->secrets = grown;
+	s->id = (unsigned)c->secrets_n;
+	s->pem = (row->flags & CONF_PEM) != 0;
+	s->min_bytes = row->min;
+	s->roles = CONF_TO_REACTOR;
+	s->file = p->node->file->name;
+	s->line = p->node->line;
+	c->secrets[c->secrets_n++] = s;
+	*out = s;
+	return 0;
+}
+
+/* One word that may stand in a header field: visible ASCII. */
+static bool
+is_word(struct view v)
+{
+	size_t i;
+
+	for (i = 0; i < v.n; i++) {
+		if (v.p[i] <= 0x20 || v.p[i] >= 0x7f)
+			return false;
+	}
+	return true;
+}
+
+void
+conf_secret_clear(struct conf_secret *s)
+{
+	union {
+		const char *borrowed;
+		char *own;
+	} mem = { .borrowed = s->value.p };
+
+	/* The only writer is conf_secret_set(), with memory of its own. */
+	if (mem.own != NULL)
+		mem_free_zero(mem.own, s->value.n + 1);
+	s->value = VIEW_NONE;
+}
+
+int
+conf_secret_set(struct conf *c, unsigned id, struct view value)
+{
+	struct conf_secret *s;
+	char *copy;
+
+	if (id >= c->secrets_n)
+		return SP_E_NOTFOUND;
+	s = c->secrets[id];
+	if (!s->pem && value.n > 0 && value.p[value.n - 1] == '\n')
+		value.n--;
+	if (!s->pem && value.n > 0 && value.p[value.n - 1] == '\r')
+		value.n--;
+	if (value.n == 0 || value.n < s->min_bytes ||
+	    memchr(value.p, '\0', value.n) != NULL ||
+	    (!s->pem && !is_word(value)))
+		return SP_E_SYNTAX;
+	copy = mem_strndup(value.p, value.n);
+	if (copy == NULL)
+		return SP_E_NOMEM;
+	conf_secret_clear(s);
+	s->value = view_of(copy, value.n);
+	return 0;
+}

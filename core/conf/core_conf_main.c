@@ -1,0 +1,395 @@
+/* Outside of all blocks. */
+#include "base/log.h"
+#include "base/num.h"
+#include "conf/core_conf.h"
+
+#define MAIN(field) offsetof(struct conf_main, field)
+
+static int
+parse_user(struct conf_parse *p, const struct conf_directive *row, void *base,
+    const struct view *args, size_t n)
+{
+	struct conf_main *m = base;
+	size_t i;
+
+	for (i = 1; i < n; i++) {
+		if (args[i].n == 0 || args[i].n > 256)
+			return conf_error(p,
+			    "bad name for \"%s\"; expected the name of a user",
+			    row->name);
+	}
+	if (n > 2 && view_eq(args[1], args[2]))
+		return conf_error(p,
+		    "reactor and recorder have one user; expected two, or "
+		    "one name alone");
+	m->user = args[1];
+	if (n > 2)
+		m->rec_user = args[2];
+	return 0;
+}
+
+static int
+dump_user(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out)
+{
+	const struct conf_main *m = base;
+	int rc;
+
+	if (m->user.n == 0)
+		return 0;
+	rc = buf_printf(out, "%s%s ", indent, row->name);
+	if (rc == 0)
+		rc = conf_dump_word(out, m->user);
+	if (rc == 0 && m->rec_user.n > 0)
+		rc = buf_add_char(out, ' ');
+	if (rc == 0 && m->rec_user.n > 0)
+		rc = conf_dump_word(out, m->rec_user);
+	return rc == 0 ? buf_add_str(out, ";\n") : rc;
+}
+
+static int
+parse_error_log(struct conf_parse *p, const struct conf_directive *row,
+    void *base, const struct view *args, size_t n)
+{
+	struct conf_main *m = base;
+	unsigned i;
+
+	if (args[1].n == 0)
+		return conf_error(p, "empty value for \"%s\"; expected %s",
+		    row->name, row->args);
+	m->error_level = LOG_LEVEL_NOTICE;
+	if (n > 2) {
+		for (i = 0; i < LOG_LEVEL_N; i++) {
+			if (view_eq(args[2], view_str(log_level_name(i))))
+				break;
+		}
+		if (i == LOG_LEVEL_N)
+			return conf_error(p,
+			    "bad level \"%.*s\" for \"%s\"; expected error, "
+			    "warn, notice, info or debug",
+			    VIEW_ARG(args[2]), row->name);
+		m->error_level = i;
+	}
+	m->error_log = args[1];
+	if (view_eq(args[1], VIEW("stderr")) ||
+	    view_eq(args[1], VIEW("syslog")))
+		return 0;
+	return conf_type_path(p, args[1], &m->error_log);
+}
+
+static int
+dump_error_log(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out)
+{
+	const struct conf_main *m = base;
+	int rc;
+
+	rc = buf_printf(out, "%s%s ", indent, row->name);
+	if (rc == 0)
+		rc = conf_dump_word(out, m->error_log);
+	if (rc == 0)
+		rc = buf_printf(out, " %s;\n", log_level_name(m->error_level));
+	return rc;
+}
+
+/* A path, or a word of row->choices instead. */
+static int
+parse_path_or(struct conf_parse *p, const struct conf_directive *row,
+    void *base, const struct view *args, size_t n)
+{
+	struct view *out = (void *)((char *)base + row->offset);
+	size_t i;
+
+	(void)n;
+	if (args[1].n == 0)
+		return conf_error(p, "empty value for \"%s\"; expected %s",
+		    row->name, row->args);
+	for (i = 0; row->choices[i] != NULL; i++) {
+		if (view_eq(args[1], view_str(row->choices[i]))) {
+			*out = args[1];
+			return 0;
+		}
+	}
+	return conf_type_path(p, args[1], out);
+}
+
+static int
+dump_path_or(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out)
+{
+	const struct view *v = (const void *)((const char *)base + row->offset);
+	int rc;
+
+	rc = buf_printf(out, "%s%s ", indent, row->name);
+	if (rc == 0)
+		rc = conf_dump_word(out, *v);
+	return rc == 0 ? buf_add_str(out, ";\n") : rc;
+}
+
+static int
+parse_resolver(struct conf_parse *p, const struct conf_directive *row,
+    void *base, const struct view *args, size_t n)
+{
+	struct conf_main *m = base;
+	struct view host, port;
+	uint64_t number;
+	int family, rc = 0;
+	size_t i;
+
+	for (i = 1; i < n && rc == 0; i++) {
+		bool good = conf_url_is_ip(args[i], &family);
+
+		if (!good && conf_url_host_port(args[i], &host, &port) == 0)
+			good = conf_url_is_ip(host, &family) &&
+			    (port.n == 0 ||
+				num_u64(port, 1, 65535, &number) == 0);
+		if (!good && n == 2)
+			good = view_eq(args[i], VIEW("system"));
+		if (!good)
+			return conf_error(p,
+			    "bad value \"%.*s\" for \"%s\"; expected system, "
+			    "or addresses with or without a port",
+			    VIEW_ARG(args[i]), row->name);
+		rc = conf_type_list_add(p, &m->resolver, args[i]);
+	}
+	return rc;
+}
+
+static int
+dump_resolver(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out)
+{
+	const struct conf_main *m = base;
+	size_t i;
+	int rc;
+
+	rc = buf_printf(out, "%s%s", indent, row->name);
+	for (i = 0; i < m->resolver.n && rc == 0; i++)
+		rc = buf_printf(out, " %.*s", VIEW_ARG(m->resolver.v[i]));
+	return rc == 0 ? buf_add_str(out, ";\n") : rc;
+}
+
+static const char *const only_off[] = { "off", NULL };
+static const char *const log_words[] = { "off", "stderr", NULL };
+
+#define MIB (1024 * 1024)
+#define MS_DAY 86400000
+
+const struct conf_directive core_conf_main[] = {
+	{ .name = "user",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .flags = CONF_RESTART,
+	    .args_min = 1,
+	    .args_max = 2,
+	    .parse = parse_user,
+	    .dump = dump_user,
+	    .args = "NAME [ NAME ]",
+	    .doc = "The users that reactor and recorder run as when started "
+		   "by root.\nWith one name the recorder takes a reserved uid "
+		   "of its own.",
+	    .def_doc = "sallyport sallyport-rec" },
+	{ .name = "trace_group",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_STRING,
+	    .offset = MAIN(trace_group),
+	    .args = "GROUP",
+	    .doc = "The group that may read traces.\nWithout one, nobody but "
+		   "the recorder may." },
+	{ .name = "state_dir",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_PATH,
+	    .flags = CONF_RESTART,
+	    .offset = MAIN(state_dir),
+	    .args = "PATH",
+	    .doc = "The directory of traces and keys.\nIt is made with mode "
+		   "0700, and must not lie on an overlay.",
+	    .def_doc = "/var/lib/sallyport; for an ordinary user after XDG" },
+	{ .name = "error_log",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .args_min = 1,
+	    .args_max = 2,
+	    .parse = parse_error_log,
+	    .dump = dump_error_log,
+	    .def = "stderr notice",
+	    .args = "stderr | syslog | PATH [ LEVEL ]",
+	    .doc = "Where errors are told, and from which level on: error, "
+		   "warn, notice, info\nor debug.\nA path lies in a directory "
+		   "that root owns." },
+	{ .name = "access_log",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .offset = MAIN(access_log),
+	    .args_min = 1,
+	    .args_max = 1,
+	    .choices = log_words,
+	    .parse = parse_path_or,
+	    .dump = dump_path_or,
+	    .def = "off",
+	    .args = "PATH | stderr | off",
+	    .doc = "Where each request is logged, as one line of JSON." },
+	{ .name = "control",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .flags = CONF_RESTART,
+	    .offset = MAIN(control),
+	    .args_min = 1,
+	    .args_max = 1,
+	    .choices = only_off,
+	    .parse = parse_path_or,
+	    .dump = dump_path_or,
+	    .args = "PATH | off",
+	    .doc = "The socket that sallyportctl speaks to.",
+	    .def_doc = "/run/sallyport.sock; for an ordinary user after XDG" },
+	{ .name = "resolver",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .args_min = 1,
+	    .args_max = 16,
+	    .parse = parse_resolver,
+	    .dump = dump_resolver,
+	    .def = "system",
+	    .args = "system | ADDRESS ...",
+	    .doc = "Who resolves the names of upstreams." },
+	{ .name = "pid_file",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_PATH,
+	    .flags = CONF_RESTART,
+	    .offset = MAIN(pid_file),
+	    .args = "PATH",
+	    .doc = "A file that holds the process id of sallyport." },
+	{ .name = "connections",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_NUMBER,
+	    .flags = CONF_RESTART,
+	    .offset = MAIN(connections),
+	    .min = 1,
+	    .max = 1000000,
+	    .def = "10240",
+	    .args = "NUMBER",
+	    .doc = "Most connections of clients at once." },
+	{ .name = "drain_timeout",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_DURATION,
+	    .offset = MAIN(drain_timeout_ms),
+	    .min = 0,
+	    .max = MS_DAY,
+	    .def = "30s",
+	    .args = "TIME | off",
+	    .doc = "How long a stop waits for calls in flight; with off it "
+		   "does not wait." },
+	{ .name = "recorder_buffer",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_SIZE,
+	    .offset = MAIN(recorder_buffer_bytes),
+	    .min = MIB,
+	    .max = (uint64_t)64 * 1024 * MIB,
+	    .def = "64m",
+	    .args = "SIZE",
+	    .doc = "Memory for what the recorder has not yet taken, over all "
+		   "turns." },
+	{ .name = "upstream",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_BLOCK,
+	    .flags = CONF_REPEATS,
+	    .opens = CONF_UPSTREAM,
+	    .args_min = 1,
+	    .args_max = 1,
+	    .parse = core_conf_upstream_block,
+	    .args = "NAME",
+	    .doc = "A model's servers, under a name that locations use." },
+	{ .name = "capture",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_BLOCK,
+	    .flags = CONF_REPEATS,
+	    .opens = CONF_CAPTURE,
+	    .args_min = 1,
+	    .args_max = 1,
+	    .parse = core_conf_capture_block,
+	    .args = "NAME",
+	    .doc = "What is recorded of model calls, and where, under a name "
+		   "that locations use." },
+	{ .name = "server",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_BLOCK,
+	    .flags = CONF_REPEATS | CONF_REQUIRED,
+	    .opens = CONF_SERVER,
+	    .parse = core_conf_server_block,
+	    .doc = "Doors at one or more addresses." },
+	{ .name = NULL },
+};
+
+static int
+default_path(struct conf_parse *p, const char *given, const char *built,
+    struct view *v)
+{
+	if (v->n > 0)
+		return 0;
+	if (arena_dup(p->arena, view_str(given != NULL ? given : built), v) !=
+	    0)
+		return conf_nomem(p);
+	return 0;
+}
+
+/* What depends on who runs it. */
+int
+core_conf_main_finish(struct conf_parse *p)
+{
+	static const struct conf_defaults none = { .state_dir = NULL };
+	const struct conf_defaults *d =
+	    p->defaults != NULL ? p->defaults : &none;
+	struct conf_main *m = &p->conf->main;
+	int rc;
+
+	rc = default_path(p, d->state_dir, SP_STATEDIR, &m->state_dir);
+	while (rc == 0 && m->state_dir.n > 1 &&
+	    m->state_dir.p[m->state_dir.n - 1] == '/')
+		m->state_dir.n--;
+	if (rc == 0)
+		rc = default_path(p, d->control, SP_RUNDIR "/sallyport.sock",
+		    &m->control);
+	return rc;
+}
+
+/* A module's check() of a location, at the place of its handler. */
+static int
+check_location(struct conf_parse *p, struct conf_location *loc)
+{
+	const struct conf_file file = { .name = loc->pos.file };
+	const struct conf_node at = { .file = &file,
+		.line = loc->pos.line,
+		.seq = ~0U };
+	int i, rc;
+
+	if (loc->handler == NULL || loc->handler->check == NULL)
+		return 0;
+	i = conf_module_index(loc->handler->name);
+	p->node = &at;
+	p->location = loc;
+	rc = loc->handler->check(p, loc->module_conf[i]);
+	p->node = &p->root;
+	p->location = NULL;
+	return rc;
+}
+
+int
+core_conf_main_check(struct conf_parse *p)
+{
+	const struct conf *c = p->conf;
+	size_t i, j;
+	int rc;
+
+	rc = core_conf_server_check(p);
+	/* Modules may trust what they see: only a whole configuration. */
+	if (rc != 0 || p->failed)
+		return rc;
+	for (i = 0; i < c->servers_n; i++) {
+		for (j = 0; j < c->servers[i]->locations_n; j++) {
+			rc = check_location(p, c->servers[i]->locations[j]);
+			if (rc != 0 && rc != SP_E_CONF)
+				return rc;
+		}
+	}
+	return 0;
+}

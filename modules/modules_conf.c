@@ -1,0 +1,11 @@
+/* All modules, in order. */
+#include "health_conf.h"
+#include "llm_intercept_conf.h"
+#include "status_conf.h"
+
+const struct conf_module *const conf_modules[] = {
+	&llm_intercept_conf,
+	&status_conf,
+	&health_conf,
+	NULL,
+};
