@@ -83,8 +83,8 @@ struct fault {
 };
 
 static int
-answer_fault(
-    const struct sm_http *h, const struct fault *e, struct sm_reply **out)
+answer_fault(const struct sm_http *h, const struct fault *e,
+    struct sm_reply **out)
 {
 	struct sm_payload p;
 
@@ -115,8 +115,8 @@ sm_answer_error(int status, const char *message, struct sm_reply **out)
 }
 
 static int
-answer_models(
-    struct sm_answer *s, const struct sm_http *h, struct sm_reply **out)
+answer_models(struct sm_answer *s, const struct sm_http *h,
+    struct sm_reply **out)
 {
 	struct sm_payload p;
 
@@ -201,8 +201,8 @@ framing_of(const struct sm_json *turn, enum sm_framing otherwise)
 
 /* The turn's header lines into lines; those of framing replace ours. */
 static void
-turn_headers(
-    const struct sm_json *turn, struct sm_frame *f, struct sm_out *lines)
+turn_headers(const struct sm_json *turn, struct sm_frame *f,
+    struct sm_out *lines)
 {
 	const struct sm_json *j = sm_json_get(turn, "headers");
 
@@ -320,8 +320,8 @@ answer_ask(struct sm_answer *s, const struct sm_ask *ask, struct sm_reply **out)
 }
 
 static int
-answer_completion(
-    struct sm_answer *s, const struct sm_http *h, struct sm_reply **out)
+answer_completion(struct sm_answer *s, const struct sm_http *h,
+    struct sm_reply **out)
 {
 	struct fault bad = { 400, NULL, "invalid_request_error", NULL, NULL };
 	struct sm_ask ask;
@@ -358,8 +358,8 @@ key_fits(const struct sm_answer *s, const struct sm_http *h)
 }
 
 int
-sm_answer_request(
-    struct sm_answer *s, const struct sm_http *h, struct sm_reply **out)
+sm_answer_request(struct sm_answer *s, const struct sm_http *h,
+    struct sm_reply **out)
 {
 	static const struct fault unknown = { 404, "no such path",
 		"invalid_request_error", NULL, "not_found" };

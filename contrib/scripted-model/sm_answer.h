@@ -41,8 +41,8 @@ struct sm_answer {
 int sm_answer_request(struct sm_answer *s, const struct sm_http *h,
     struct sm_reply **out) must_check;
 /* An OpenAI error object that ends the connection. */
-int sm_answer_error(
-    int status, const char *message, struct sm_reply **out) must_check;
+int sm_answer_error(int status, const char *message,
+    struct sm_reply **out) must_check;
 /* The name's bit, 0 when it is none. */
 unsigned sm_answer_refuse_bit(struct view name);
 bool sm_answer_shape(struct view name, enum sm_shape *out);

@@ -59,22 +59,22 @@ read_fields(struct sm_ask *ask)
 
 	ask->model = sm_json_string(b, "model");
 	ask->stream = sm_json_true(b, "stream", false);
-	ask->usage = sm_json_true(
-	    sm_json_get(b, "stream_options"), "include_usage", false);
+	ask->usage = sm_json_true(sm_json_get(b, "stream_options"),
+	    "include_usage", false);
 	ask->logprobs = sm_json_true(b, "logprobs", false) || probs > 0;
 	ask->ids = sm_json_true(b, "return_token_ids", false);
 	ask->id_strings = sm_json_true(b, "return_tokens_as_token_ids", false);
 	ask->tools = sm_json_is(tools, SM_JSON_ARRAY) && tools->child != NULL;
 	ask->top_n = clip(sm_json_int(b, "top_logprobs", probs), 0, TOP_MAX);
 	ask->n = clip(sm_json_int(b, "n", 1), 1, CHOICES_MAX);
-	ask->max_tokens = sm_json_int(
-	    b, "max_completion_tokens", sm_json_int(b, "max_tokens", -1));
+	ask->max_tokens = sm_json_int(b, "max_completion_tokens",
+	    sm_json_int(b, "max_tokens", -1));
 	read_messages(ask);
 }
 
 int
-sm_ask_parse(
-    struct sm_ask *ask, const struct sm_http *http, char *why, size_t why_n)
+sm_ask_parse(struct sm_ask *ask, const struct sm_http *http, char *why,
+    size_t why_n)
 {
 	struct view text = buf_view(&http->body);
 	struct sm_json *root;

@@ -9,7 +9,7 @@
  * Owner:   *turn lies in the call's arena.
  * Returns: 0; SP_E_NOMEM.
  */
-int sm_brain_turn(
-    const struct sm_ask *ask, const struct sm_json **turn) must_check;
+int sm_brain_turn(const struct sm_ask *ask,
+    const struct sm_json **turn) must_check;
 
 #endif

@@ -144,8 +144,8 @@ make(struct sm_answer *s, const struct sm_http *h, unsigned flags,
 }
 
 int
-sm_bulk_answer(
-    struct sm_answer *s, const struct sm_http *h, struct sm_reply **out)
+sm_bulk_answer(struct sm_answer *s, const struct sm_http *h,
+    struct sm_reply **out)
 {
 	unsigned flags = flags_of(h);
 	struct sm_reply *made;

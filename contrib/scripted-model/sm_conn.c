@@ -57,7 +57,7 @@ struct sm_server {
 	size_t body_max;
 	uint64_t conns_n;
 	char scratch[READ_BYTES];
-	LIST_HEAD(, conn) conns;
+	LIST_HEAD(conn_list, conn) conns;
 };
 
 enum outcome {
@@ -248,8 +248,8 @@ start_reply(struct conn *c, int rc)
 		sm_log_request(c->s->log_fd, c->id, c->request_n, &c->http);
 		rc = sm_answer_request(a, &c->http, &c->reply);
 		if (rc != 0)
-			rc = sm_answer_error(
-			    500, "the reply could not be made", &c->reply);
+			rc = sm_answer_error(500, "the reply could not be made",
+			    &c->reply);
 	} else {
 		rc = sm_answer_error(rc == SP_E_PROTO ? c->http.status : 500,
 		    "the request is not one that HTTP/1.1 allows", &c->reply);
@@ -431,8 +431,8 @@ sm_conn_server_new(struct event_base *base, struct sm_answer *answer,
 	s->log_fd = log_fd;
 	s->body_max = body_max;
 	LIST_INIT(&s->conns);
-	event_assign(
-	    &s->accept, base, listener, EV_READ | EV_PERSIST, on_accept, s);
+	event_assign(&s->accept, base, listener, EV_READ | EV_PERSIST,
+	    on_accept, s);
 	event_assign(&s->rest, base, -1, 0, on_rest, s);
 	event_add(&s->accept, NULL);
 	return s;

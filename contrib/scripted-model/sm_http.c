@@ -88,8 +88,8 @@ request_line(struct sm_http *h, struct view line)
 	    h->target.n == 0)
 		return refuse(h, 400);
 	if (!view_starts(version, VIEW("HTTP/1.")))
-		return refuse(
-		    h, view_starts(version, VIEW("HTTP/")) ? 505 : 400);
+		return refuse(h,
+		    view_starts(version, VIEW("HTTP/")) ? 505 : 400);
 	h->http10 = view_eq(version, VIEW("HTTP/1.0"));
 	h->close = h->http10;
 	h->path = view_sub(h->target, 0, view_find(h->target, '?'));

@@ -4,7 +4,6 @@
 
 #include <yajl/yajl_parse.h>
 
-#include "base/mem.h"
 #include "base/num.h"
 
 enum { SM_JSON_DEPTH = 128 };
@@ -126,27 +125,6 @@ static const yajl_callbacks callbacks = {
 	.yajl_end_array = on_end,
 };
 
-static void *
-y_malloc(void *ctx, size_t n)
-{
-	(void)ctx;
-	return mem_alloc(n);
-}
-
-static void *
-y_realloc(void *ctx, void *p, size_t n)
-{
-	(void)ctx;
-	return mem_realloc(p, n);
-}
-
-static void
-y_free(void *ctx, void *p)
-{
-	(void)ctx;
-	mem_free(p);
-}
-
 /* yajl's own text has several lines; the first names the fault. */
 static void
 explain(yajl_handle y, struct view text, char *why, size_t why_n)
@@ -171,15 +149,15 @@ sm_json_parse(struct arena *a, struct view text, struct sm_json **out,
     char *why, size_t why_n)
 {
 	struct builder b = { .a = a };
-	yajl_alloc_funcs af = { y_malloc, y_realloc, y_free, NULL };
-	yajl_handle y = yajl_alloc(&callbacks, &af, &b);
+	/* Its own allocator: yajl does not survive a failure of ours. */
+	yajl_handle y = yajl_alloc(&callbacks, NULL, &b);
 	yajl_status st;
 
 	if (y == NULL)
 		return SP_E_NOMEM;
 	yajl_config(y, yajl_dont_validate_strings, 1);
-	st = yajl_parse(
-	    y, (const unsigned char *)(text.p ? text.p : ""), text.n);
+	st = yajl_parse(y, (const unsigned char *)(text.p ? text.p : ""),
+	    text.n);
 	if (st == yajl_status_ok)
 		st = yajl_complete_parse(y);
 	if (st != yajl_status_ok && b.err == 0)

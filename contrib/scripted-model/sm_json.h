@@ -41,10 +41,10 @@ const struct sm_json *sm_json_get(const struct sm_json *o, const char *key);
 /* A member's text if it is a string, else VIEW_NONE. */
 struct view sm_json_string(const struct sm_json *o, const char *key);
 bool sm_json_true(const struct sm_json *o, const char *key, bool otherwise);
-int64_t sm_json_int(
-    const struct sm_json *o, const char *key, int64_t otherwise);
-double sm_json_double(
-    const struct sm_json *o, const char *key, double otherwise);
+int64_t sm_json_int(const struct sm_json *o, const char *key,
+    int64_t otherwise);
+double sm_json_double(const struct sm_json *o, const char *key,
+    double otherwise);
 bool sm_json_is(const struct sm_json *v, enum sm_json_type type);
 /* Compact; numbers as they were written. */
 void sm_json_write(struct sm_out *o, const struct sm_json *v);

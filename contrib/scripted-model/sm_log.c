@@ -79,8 +79,8 @@ sm_log_request(int fd, uint64_t conn, uint64_t request, const struct sm_http *h)
 }
 
 void
-sm_log_end(
-    int fd, uint64_t conn, uint64_t request, const char *how, uint64_t sent)
+sm_log_end(int fd, uint64_t conn, uint64_t request, const char *how,
+    uint64_t sent)
 {
 	struct sm_out o;
 

@@ -8,9 +8,9 @@
  * Context: any; blocks as long as the write does.
  * Parameters: fd, where lines go, -1 nowhere; borrowed.
  */
-void sm_log_request(
-    int fd, uint64_t conn, uint64_t request, const struct sm_http *h);
-void sm_log_end(
-    int fd, uint64_t conn, uint64_t request, const char *how, uint64_t sent);
+void sm_log_request(int fd, uint64_t conn, uint64_t request,
+    const struct sm_http *h);
+void sm_log_end(int fd, uint64_t conn, uint64_t request, const char *how,
+    uint64_t sent);
 
 #endif

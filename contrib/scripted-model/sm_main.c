@@ -125,8 +125,8 @@ set_key(struct options *o, const char *arg)
 	const char *key = getenv(arg);
 
 	if (key == NULL || *key == '\0') {
-		fprintf(
-		    stderr, "scripted-model: the environment has no %s\n", arg);
+		fprintf(stderr, "scripted-model: the environment has no %s\n",
+		    arg);
 		return false;
 	}
 	o->answer.key = view_str(key);
@@ -252,8 +252,8 @@ apply_script(struct options *o)
 	root = sm_script_root(a->script);
 	v = sm_json_string(root, "shape");
 	if (!o->shape_given && v.n > 0 && !sm_answer_shape(v, &a->shape)) {
-		fprintf(
-		    stderr, "scripted-model: %s: no such shape\n", o->script);
+		fprintf(stderr, "scripted-model: %s: no such shape\n",
+		    o->script);
 		return SP_E_SYNTAX;
 	}
 	v = sm_json_string(root, "model");
@@ -315,8 +315,8 @@ listen_tcp(const char *text)
 		errno = EINVAL;
 		return -1;
 	}
-	fd = socket(
-	    ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+	    0);
 	if (fd >= 0 &&
 	    (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
 		bind(fd, ai->ai_addr, ai->ai_addrlen) != 0 ||
@@ -342,8 +342,8 @@ write_port(const char *path, const char *port)
 	if (f != NULL && fclose(f) != 0)
 		good = false;
 	if (!good || rename(tmp, path) != 0) {
-		fprintf(
-		    stderr, "scripted-model: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "scripted-model: %s: %s\n", path,
+		    strerror(errno));
 		return SP_E_SYS;
 	}
 	return 0;
@@ -423,10 +423,10 @@ run(struct options *o, int listener, int log_fd)
 	s = sm_conn_server_new(base, &o->answer, listener, log_fd, o->body_max);
 	if (s == NULL)
 		close(listener);
-	event_assign(
-	    &term, base, SIGTERM, EV_SIGNAL | EV_PERSIST, on_signal, base);
-	event_assign(
-	    &intr, base, SIGINT, EV_SIGNAL | EV_PERSIST, on_signal, base);
+	event_assign(&term, base, SIGTERM, EV_SIGNAL | EV_PERSIST, on_signal,
+	    base);
+	event_assign(&intr, base, SIGINT, EV_SIGNAL | EV_PERSIST, on_signal,
+	    base);
 	event_add(&term, NULL);
 	event_add(&intr, NULL);
 	if (s != NULL && announce(o, listener) == 0)
@@ -459,8 +459,8 @@ main(int argc, char **argv)
 	if (apply_script(&o) != 0)
 		goto out;
 	if (o.log != NULL) {
-		log_fd = open(
-		    o.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		log_fd = open(o.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+		    0600);
 		if (log_fd < 0) {
 			fprintf(stderr, "scripted-model: %s: %s\n", o.log,
 			    strerror(errno));

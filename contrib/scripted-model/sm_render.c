@@ -17,8 +17,8 @@ struct player {
 	bool verbatim; /* the turn has bytes of its own */
 };
 
-typedef void step_fn(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v);
+typedef void step_fn(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v);
 
 /* After tokens were added: drops what max_tokens does not allow. */
 static void
@@ -91,8 +91,8 @@ say(struct player *pl, struct view field, struct view text, const char *open,
 }
 
 static void
-step_text(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_text(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	pl->e.has_content = true;
@@ -100,8 +100,8 @@ step_text(
 }
 
 static void
-step_reasoning(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_reasoning(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	struct view field = sm_json_string(step, "field");
 
@@ -223,8 +223,8 @@ say_call(struct player *pl, struct call *c)
 
 		if (to >= args_end)
 			to = args_end;
-		emit_call(
-		    pl, c, span(pl, at, to), to == args_end ? e->out.n : to);
+		emit_call(pl, c, span(pl, at, to),
+		    to == args_end ? e->out.n : to);
 		at = to;
 	}
 }
@@ -254,8 +254,8 @@ call_args(struct player *pl, struct call *c)
 }
 
 static void
-step_tool_calls(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_tool_calls(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	const struct sm_json *j;
 	int position = pl->calls_n;
@@ -287,8 +287,8 @@ step_tool_calls(
 
 /* {"delta": {...}, "tokens": "text whose tokens go with it"} */
 static void
-step_delta(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_delta(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	struct sm_out d;
 
@@ -303,16 +303,16 @@ step_delta(
 }
 
 static void
-step_finish(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_finish(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	sm_emit_finish(&pl->e, v->type == SM_JSON_STRING ? v->text : VIEW_NONE);
 }
 
 static void
-step_usage(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_usage(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	if (v->type == SM_JSON_OBJECT)
@@ -321,8 +321,8 @@ step_usage(
 }
 
 static void
-step_event(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_event(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	struct sm_out d;
 
@@ -339,8 +339,8 @@ step_event(
 }
 
 static void
-step_done(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_done(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	(void)v;
@@ -349,8 +349,8 @@ step_done(
 }
 
 static void
-step_comment(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_comment(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	if (!pl->e.stream)
@@ -374,8 +374,8 @@ step_raw(struct player *pl, const struct sm_json *step, const struct sm_json *v)
 }
 
 static void
-step_raw_base64(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_raw_base64(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	if (sm_out_unbase64(&pl->e.p->body, v->text) != 0)
@@ -384,16 +384,16 @@ step_raw_base64(
 }
 
 static void
-step_wire(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_wire(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	(void)step;
 	sm_wire_put(pl->e.p, v->text);
 }
 
 static void
-step_pause(
-    struct player *pl, const struct sm_json *step, const struct sm_json *v)
+step_pause(struct player *pl, const struct sm_json *step,
+    const struct sm_json *v)
 {
 	int64_t ms = sm_json_int(step, "pause_ms", 0);
 
@@ -508,8 +508,8 @@ finish_turn(struct player *pl)
 	else if (sm_json_is(fin, SM_JSON_STRING))
 		sm_emit_finish(e, fin->text);
 	else if (fin == NULL && e->finish.p == NULL)
-		sm_emit_finish(
-		    e, pl->calls_n > 0 ? VIEW("tool_calls") : VIEW("stop"));
+		sm_emit_finish(e,
+		    pl->calls_n > 0 ? VIEW("tool_calls") : VIEW("stop"));
 	if (!e->stream)
 		sm_emit_unary(e);
 	else if (e->ask->usage && sm_json_true(pl->turn, "usage", true))

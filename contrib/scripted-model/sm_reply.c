@@ -158,8 +158,8 @@ carry_marks(struct framer *w, const struct sm_payload *p, size_t off)
 		const struct sm_mark *m = &p->marks.v[w->mark++];
 
 		if (w->wire.err == 0)
-			w->wire.err = marks_add(
-			    &w->marks, buf_len(&w->wire.b), m->kind, m->val);
+			w->wire.err = marks_add(&w->marks, buf_len(&w->wire.b),
+			    m->kind, m->val);
 	}
 }
 
@@ -175,8 +175,8 @@ carry_bytes(struct framer *w, const struct sm_payload *p, size_t end)
 		if (w->mark < p->marks.n && p->marks.v[w->mark].off < end)
 			to = p->marks.v[w->mark].off;
 		if (to > w->off)
-			sm_out_add(
-			    &w->wire, view_sub(body, w->off, to - w->off));
+			sm_out_add(&w->wire,
+			    view_sub(body, w->off, to - w->off));
 		w->off = to;
 		if (to < end)
 			carry_marks(w, p, to);
@@ -185,8 +185,8 @@ carry_bytes(struct framer *w, const struct sm_payload *p, size_t end)
 
 /* RFC 9112 s7.1 */
 static void
-frame_body(
-    struct framer *w, const struct sm_payload *p, const struct sm_frame *f)
+frame_body(struct framer *w, const struct sm_payload *p,
+    const struct sm_frame *f)
 {
 	size_t total = buf_len(&p->body.b);
 
@@ -272,8 +272,8 @@ compress_payload(struct sm_payload *p)
 }
 
 int
-sm_reply_make(
-    struct sm_payload *p, const struct sm_frame *f, struct sm_reply **out)
+sm_reply_make(struct sm_payload *p, const struct sm_frame *f,
+    struct sm_reply **out)
 {
 	struct framer w = { 0 };
 	struct sm_reply *r;

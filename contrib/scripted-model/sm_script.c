@@ -61,8 +61,8 @@ load_turn(const char *path, struct turn *t, const struct sm_json *j, size_t i)
 	t->json = j;
 	t->match = sm_json_get(j, "match");
 	t->name = sm_json_string(j, "name");
-	repeat = sm_json_int(
-	    j, "repeat", t->match == NULL && t->name.n == 0 ? 1 : 0);
+	repeat = sm_json_int(j, "repeat",
+	    t->match == NULL && t->name.n == 0 ? 1 : 0);
 	t->left = repeat > 0 ? (uint64_t)repeat : UINT64_MAX;
 	return 0;
 }

@@ -19,7 +19,7 @@ const struct sm_json *sm_script_root(const struct sm_script *s);
  * The turn for this call, counted as used; NULL when the default has to
  * answer.  exhausted is set when the script says that this is an error.
  */
-const struct sm_json *sm_script_pick(
-    struct sm_script *s, const struct sm_ask *ask, bool *exhausted);
+const struct sm_json *sm_script_pick(struct sm_script *s,
+    const struct sm_ask *ask, bool *exhausted);
 
 #endif

@@ -154,8 +154,8 @@ prompt_content(struct sm_tokens *l, const struct sm_json *c)
 }
 
 static void
-prompt_tool_calls(
-    struct sm_tokens *l, struct arena *a, const struct sm_json *calls)
+prompt_tool_calls(struct sm_tokens *l, struct arena *a,
+    const struct sm_json *calls)
 {
 	const struct sm_json *c;
 	char *head;
@@ -202,8 +202,8 @@ prompt_message(struct sm_tokens *l, struct arena *a, const struct sm_json *m)
 }
 
 void
-sm_token_prompt(
-    struct sm_tokens *l, struct arena *a, const struct sm_json *request)
+sm_token_prompt(struct sm_tokens *l, struct arena *a,
+    const struct sm_json *request)
 {
 	const struct sm_json *m = sm_json_get(request, "messages");
 	const struct sm_json *t = sm_json_get(request, "tools");
@@ -212,8 +212,8 @@ sm_token_prompt(
 		sm_token_split(l, VIEW("# Tools\n"));
 		for (t = t->child; t != NULL; t = t->next)
 			sm_token_split(l,
-			    sm_json_string(
-				sm_json_get(t, "function"), "description"));
+			    sm_json_string(sm_json_get(t, "function"),
+				"description"));
 	}
 	if (sm_json_is(m, SM_JSON_ARRAY))
 		for (m = m->child; m != NULL; m = m->next)
@@ -319,12 +319,12 @@ sm_token_entries(struct sm_out *o, const struct sm_tokens *l, size_t from,
 }
 
 void
-sm_token_ids(
-    struct sm_out *o, const struct sm_tokens *l, size_t from, size_t to)
+sm_token_ids(struct sm_out *o, const struct sm_tokens *l, size_t from,
+    size_t to)
 {
 	size_t i;
 
 	for (i = from; i < to && i < l->n; i++)
-		sm_out_fmt(
-		    o, "%s%u", i > from ? "," : "", (unsigned)l->v[i].id);
+		sm_out_fmt(o, "%s%u", i > from ? "," : "",
+		    (unsigned)l->v[i].id);
 }

@@ -45,13 +45,13 @@ void sm_token_special(struct sm_tokens *l, const char *name);
  * the same ids, and a conversation's prompt begins with the earlier prompt
  * and completion.
  */
-void sm_token_prompt(
-    struct sm_tokens *l, struct arena *a, const struct sm_json *request);
+void sm_token_prompt(struct sm_tokens *l, struct arena *a,
+    const struct sm_json *request);
 /* "logprobs" content entries of l[from..to), comma separated. */
 void sm_token_entries(struct sm_out *o, const struct sm_tokens *l, size_t from,
     size_t to, const struct sm_token_style *st);
 /* Comma separated ids of l[from..to). */
-void sm_token_ids(
-    struct sm_out *o, const struct sm_tokens *l, size_t from, size_t to);
+void sm_token_ids(struct sm_out *o, const struct sm_tokens *l, size_t from,
+    size_t to);
 
 #endif
