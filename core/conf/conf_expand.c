@@ -156,45 +156,38 @@ put_text(struct expand *ex, const struct frame *f, unsigned line,
 static int expand_path(struct expand *ex, const struct frame *outer,
     const char *path);
 
-/* The files of one include. */
+/* The path or pattern of an include, absolute, with a NUL. */
 static int
-expand_include(struct expand *ex, struct frame *f, struct view arg)
+include_path(struct expand *ex, const struct frame *f, struct view arg,
+    struct buf *path)
 {
-	struct buf path = BUF_INIT(PATH_MAX);
-	bool wild = false;
-	glob_t g = { 0 };
-	size_t i;
-	int rc;
+	int rc = 0;
 
-	if (f->depth >= CONF_INCLUDE_MAX) {
-		rc = report_chain(ex, f, "includes nest too deep", "...",
-		    "at most 16 levels");
-		return rc == SP_E_NOMEM ? rc : SP_E_LIMIT;
-	}
-	for (i = 0; i < arg.n; i++)
-		wild |= strchr("*?[", arg.p[i]) != NULL;
-	rc = 0;
 	if (arg.p[0] != '/' && f->dir.n > 0) {
-		rc = buf_add_view(&path, f->dir);
+		rc = buf_add_view(path, f->dir);
 		if (rc == 0)
-			rc = buf_add_char(&path, '/');
+			rc = buf_add_char(path, '/');
 	}
 	if (rc == 0)
-		rc = buf_add_view(&path, arg);
+		rc = buf_add_view(path, arg);
 	if (rc == 0)
-		rc = buf_add_char(&path, '\0');
+		rc = buf_add_char(path, '\0');
 	if (rc == SP_E_LIMIT)
 		rc = report(ex, f,
 		    "path of include is too long; expected at most %d bytes",
 		    PATH_MAX - 1);
-	if (rc != 0)
-		goto out;
-	if (!wild) {
-		rc = expand_path(ex, f, buf_view(&path).p);
-		goto out;
-	}
-	/* Sorted: which file comes first must not depend on the disk. */
-	switch (glob(buf_view(&path).p, GLOB_ERR, NULL, &g)) {
+	return rc;
+}
+
+/* Sorted: which file comes first must not depend on the disk. */
+static int
+expand_glob(struct expand *ex, const struct frame *f, const char *pattern)
+{
+	glob_t g = { 0 };
+	size_t i;
+	int rc = 0;
+
+	switch (glob(pattern, GLOB_ERR, NULL, &g)) {
 	case 0:
 		for (i = 0; rc == 0 && i < g.gl_pathc; i++)
 			rc = expand_path(ex, f, g.gl_pathv[i]);
@@ -206,13 +199,32 @@ expand_include(struct expand *ex, struct frame *f, struct view arg)
 		break;
 	default:
 		rc = report(ex, f,
-		    "cannot read the directories of include \"%.*s\"; "
-		    "expected readable directories",
-		    VIEW_ARG(arg));
+		    "cannot read the directories of include \"%s\"; expected "
+		    "readable directories",
+		    pattern);
 		break;
 	}
 	globfree(&g);
-out:
+	return rc;
+}
+
+/* The files of one include. */
+static int
+expand_include(struct expand *ex, struct frame *f, struct view arg)
+{
+	struct buf path = BUF_INIT(PATH_MAX);
+	int rc;
+
+	if (f->depth >= CONF_INCLUDE_MAX) {
+		rc = report_chain(ex, f, "includes nest too deep", "...",
+		    "at most 16 levels");
+		return rc == SP_E_NOMEM ? rc : SP_E_LIMIT;
+	}
+	rc = include_path(ex, f, arg, &path);
+	if (rc == 0 && strpbrk(buf_view(&path).p, "*?[") != NULL)
+		rc = expand_glob(ex, f, buf_view(&path).p);
+	else if (rc == 0)
+		rc = expand_path(ex, f, buf_view(&path).p);
 	buf_clear(&path);
 	return rc;
 }
@@ -268,7 +280,7 @@ expand_body(struct expand *ex, struct frame *f, struct view text)
 	bool start = true; /* of a statement */
 	size_t done = 0; /* copied so far */
 	unsigned done_line = 1;
-	size_t before, end;
+	size_t before, end = 0;
 	int rc;
 
 	lexer_init(&lx, text, 1);
@@ -414,7 +426,7 @@ expand_path(struct expand *ex, const struct frame *outer, const char *path)
 	const struct frame *o;
 	char dir[PATH_MAX];
 	struct stat st;
-	int fd, rc;
+	int fd = -1, rc;
 
 	f.depth = outer == NULL ? 0 : outer->depth + 1;
 	rc = open_file(ex, outer, path, &st, &fd);

@@ -160,7 +160,6 @@ read_main(struct conf_parse *p, const struct conf_node *nodes)
 	struct conf_block b = { .scope = CONF_MAIN, .what = "main" };
 	int rc;
 
-	p->block = &b;
 	rc = conf_block_add(p, &b, core_conf_main, &p->conf->main);
 	if (rc == 0)
 		rc = conf_block_add(p, &b, core_conf_limits,

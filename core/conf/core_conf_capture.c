@@ -441,5 +441,12 @@ core_conf_capture_block(struct conf_parse *p, const struct conf_directive *row,
 		rc = conf_block_plain(p, &b, node->child);
 	if (rc == 0)
 		rc = conf_block_nested(p, &b, node->child);
-	return rc == 0 ? check_traces(p, c) : rc;
+	if (rc == 0)
+		rc = check_traces(p, c);
+	if (rc == 0 && c->require_logprobs && c->level == CONF_LEVEL_TEXT)
+		rc = conf_error(p,
+		    "capture \"%.*s\" requires log-probabilities that it "
+		    "does not ask for; expected level logprobs or tokens",
+		    VIEW_ARG(c->name));
+	return rc;
 }

@@ -183,6 +183,23 @@ const struct conf_directive core_conf_upstream[] = {
 	{ .name = NULL },
 };
 
+/* Authorities that could never be asked. */
+static int
+check_ca(struct conf_parse *p, const struct conf_upstream *u)
+{
+	bool tls = false;
+	size_t i;
+
+	for (i = 0; i < u->servers_n; i++)
+		tls |= u->servers[i].tls;
+	if (u->ca.n == 0 || u->servers_n == 0 || (tls && u->tls_verify))
+		return 0;
+	return conf_error(p,
+	    "upstream \"%.*s\" never uses its \"ca\"; expected %s",
+	    VIEW_ARG(u->name),
+	    tls ? "tls_verify on" : "a server with https://");
+}
+
 int
 core_conf_upstream_block(struct conf_parse *p, const struct conf_directive *row,
     void *base, const struct view *args, size_t n)
@@ -223,5 +240,7 @@ core_conf_upstream_block(struct conf_parse *p, const struct conf_directive *row,
 	rc = conf_block_add(p, &b, core_conf_upstream, u);
 	if (rc == 0)
 		rc = conf_block_plain(p, &b, node->child);
-	return rc == 0 ? conf_block_nested(p, &b, node->child) : rc;
+	if (rc == 0)
+		rc = conf_block_nested(p, &b, node->child);
+	return rc == 0 ? check_ca(p, u) : rc;
 }

@@ -78,7 +78,7 @@ test_good(struct buf *err)
 	put("main.conf",
 	    "include d/*.conf;\ninclude \"up.conf\";include none*.conf;\n"
 	    "server { listen 1;\n    include loc.conf; # x\n"
-	    "location / { status; } }\n");
+	    "location / { status; token env:T; } }\n");
 	if (!tap_is_int(load("main.conf", "pid_file p;", &c, err), 0,
 		"includes"))
 		tap_diag("%.*s", VIEW_ARG(buf_view(err)));
@@ -91,7 +91,7 @@ test_good(struct buf *err)
 	tap_is_int(c->servers[0]->locations[1]->pos.line, 5,
 	    "lines go on after an include");
 	snprintf(want, sizeof(want), "%s/key", dir);
-	tap_ok(view_eq(c->secrets[0]->name, view_str(want)),
+	tap_ok(view_eq(c->upstreams[0]->api_key->name, view_str(want)),
 	    "paths are relative to their file");
 	snprintf(want, sizeof(want), "%s/p", dir);
 	tap_ok(view_eq(c->main.pid_file, view_str(want)),

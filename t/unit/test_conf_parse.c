@@ -6,7 +6,7 @@
 #include "tap.h"
 
 /* The shortest server; L opens a location of the model door. */
-#define S "server { listen 1; location /s { status; } }\n"
+#define S "server { listen 1; location /s { health; } }\n"
 #define U "upstream u { server http://h; }\n"
 #define C "capture c { }\n"
 #define D "llm_intercept; upstream u; capture c; "
@@ -298,6 +298,23 @@ static const struct {
 	{ U "capture c { trace all.jsonl; }\n"
 	    "server { listen 1; location / { " D "keys open; } }",
 	    { NULL } },
+	/* what could never have an effect, or gives too much away */
+	{ S "upstream a { server http://h; ca x; }",
+	    { "t:2: upstream \"a\" never uses its \"ca\"; expected a server "
+	      "with https://" } },
+	{ S "upstream a { server https://h; ca x; tls_verify off; }",
+	    { "never uses its \"ca\"; expected tls_verify on" } },
+	{ S "capture c { level text; require_logprobs on; }",
+	    { "requires log-probabilities that it does not ask for" } },
+	{ "server { listen 127.0.0.1:1; listen *:2; location / { status; } }",
+	    { "t:1: status is open to others than this host; expected a "
+	      "\"token\"" } },
+	{ "server { listen *:2; location / { status; token env:A; } }",
+	    { NULL } },
+	{ "server { listen 127.0.0.1:1; listen [::1]:1; listen unix:/x;\n"
+	  "location / { status; } }",
+	    { NULL } },
+	{ S "inclde x;", { "did you mean \"include\"?" } },
 	/* several at once, in the order of the text */
 	{ "bogus_a 1;\nserver { listen q; }\nbogus_b 2;\nconnections z;",
 	    { "t:1: unknown", "t:2: bad address", "t:3: unknown",
@@ -391,10 +408,10 @@ test_inherit(void)
 
 	/* Order in the text does not matter. */
 	tap_is_int(
-	    conf_text_parse("server { location /a { status; }\n"
-			    "location /b { status; client_max_body 3m; }\n"
+	    conf_text_parse("server { location /a { health; }\n"
+			    "location /b { health; client_max_body 3m; }\n"
 			    "listen 1; client_max_body 2m; }\n"
-			    "server { listen 2; location /c { status; } }\n"
+			    "server { listen 2; location /c { health; } }\n"
 			    "client_max_body 1m; send_timeout 7s;",
 		&c, &err),
 	    0, "inheritance");

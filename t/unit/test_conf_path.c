@@ -184,7 +184,7 @@ test_urls(void)
 	for (i = 0; i < sizeof(urls) / sizeof(*urls); i++) {
 		snprintf(text, sizeof(text),
 		    "upstream a { server \"%s\"; }\n"
-		    "server { listen 1; location / { status; } }",
+		    "server { listen 1; location / { health; } }",
 		    urls[i].url);
 		buf_reset(&err, 0);
 		rc = conf_text_parse(text, &c, &err);
