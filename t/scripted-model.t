@@ -102,7 +102,7 @@ def request(body=None, method="POST", path="/v1/chat/completions",
 
 
 def read_all(s):
-    out = b""
+    out = bytearray()
     how = "fin"
     try:
         while True:
@@ -113,7 +113,7 @@ def read_all(s):
     except ConnectionResetError:
         how = "rst"
     s.close()
-    return out, how
+    return bytes(out), how
 
 
 def parse(raw):
@@ -682,8 +682,40 @@ def test_bulk():
     eq(s.stop(), 0, "clean exit")
 
 
+def test_big():
+    s = Server("--unary-bytes", "8m", "--max-body", "20m")
+    c = s.connect()
+    c.sendall(request(user("x")) * 2 +
+              request(user("x"), headers=[("Connection", "close")]))
+    other = call(s, method="GET", path="/v1/models")[0]
+    eq(other, 200, "one that does not read holds nobody up")
+    c.settimeout(60)
+    eq(len(read_all(c)[0]) // (8 << 20), 3, "and gets it all in the end")
+    body = user("y" * (8 << 20), stream=True)
+    b = call(s, body)[2]
+    ok(gather(events(b))["content"].startswith("You said: yyy"),
+       "a request of 8 MB")
+    c = s.connect()
+    c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n"
+              b"Transfer-Encoding: chunked\r\n\r\n3000000\r\n")
+    eq(parse(read_all(c)[0])[0], 413, "a chunk over --max-body: 413")
+    eq(call(s, b'{"messages":[' + b"0," * (1 << 20) + b"0]}")[0] in
+       (200, 500), True, "a body of a million values is survived")
+    # more requests ahead than are read at once
+    c = s.connect()
+    flood = request(user("z" * 5000, stream=True)) * 400
+    import threading
+    t = threading.Thread(target=lambda: (c.sendall(flood + request(
+        user("end"), headers=[("Connection", "close")]))))
+    t.start()
+    raw = read_all(c)[0]
+    t.join()
+    eq(raw.count(b"data: [DONE]"), 400, "400 pipelined streams")
+    eq(s.stop(), 0, "clean exit")
+
+
 for test in (test_http, test_log, test_agent, test_shapes, test_refuse,
-             test_choice, test_script, test_bulk):
+             test_choice, test_script, test_bulk, test_big):
     print("#", test.__name__, flush=True)
     test()
 print(f"1..{COUNT}")

@@ -2,7 +2,12 @@
 
 #include <stdio.h>
 
-enum { TOP_MAX = 20, CHOICES_MAX = 16 };
+enum {
+	TOP_MAX = 20,
+	CHOICES_MAX = 16,
+	NODE_BYTES = 80, /* of memory for a byte of JSON, about */
+	ARENA_MAX = 1 << 30
+};
 
 /* The text of a message: its content, or its first part with a text. */
 static struct view
@@ -82,8 +87,10 @@ sm_ask_parse(struct sm_ask *ask, const struct sm_http *http, char *why,
 
 	*ask = (struct sm_ask){ .http = http, .n = 1, .max_tokens = -1 };
 	ask->script = sm_http_header(http, "x-script");
-	/* A body of nothing but "[[]," costs a node for every two bytes. */
-	ask->a = arena_new(text.n * 80 + (1 << 20));
+	/* A body of nothing but "0,0," costs a node for every two bytes. */
+	ask->a = arena_new(text.n < ARENA_MAX / NODE_BYTES - (1 << 14)
+		? text.n * NODE_BYTES + (1 << 20)
+		: ARENA_MAX);
 	if (ask->a == NULL)
 		return SP_E_NOMEM;
 	rc = sm_json_parse(ask->a, text, &root, why, why_n);
