@@ -9,6 +9,7 @@
 #include <linux/landlock.h>
 #include <seccomp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -190,8 +191,8 @@ confine_allow_calls(scmp_filter_ctx ctx, unsigned role)
 
 	for (i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && rc == 0; i++)
 		if (allowed[i].roles & role)
-			rc = seccomp_rule_add(
-			    ctx, SCMP_ACT_ALLOW, allowed[i].nr, 0);
+			rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW,
+			    allowed[i].nr, 0);
 	for (i = 0; i < sizeof(refused) / sizeof(refused[0]) && rc == 0; i++)
 		if (refused[i].roles & role)
 			rc = seccomp_rule_add(ctx,
@@ -249,8 +250,8 @@ confine_allow_args(scmp_filter_ctx ctx, unsigned role)
 	int rc;
 
 	self.datum_a = (scmp_datum_t)getpid();
-	rc = seccomp_rule_add_array(
-	    ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, &self);
+	rc = seccomp_rule_add_array(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+	    &self);
 	for (i = 0; i < sizeof(by_argument) / sizeof(by_argument[0]); i++)
 		if (rc == 0 && (by_argument[i].roles & role))
 			rc = seccomp_rule_add_array(ctx, by_argument[i].action,
@@ -269,8 +270,8 @@ confine_seccomp(enum confine_profile profile, const char **what)
 	if (ctx == NULL)
 		return SP_E_NOMEM;
 	/* system calls of another ABI than the native one */
-	rc = seccomp_attr_set(
-	    ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
+	    SCMP_ACT_KILL_PROCESS);
 	if (rc == 0)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 1);
 	/* a death by filter shows in the kernel's log; older: without */
@@ -352,8 +353,8 @@ confine_landlock_attr(enum confine_profile profile, long abi,
 }
 
 static int
-confine_landlock(
-    enum confine_profile profile, const int *dirs, size_t n, const char **what)
+confine_landlock(enum confine_profile profile, const int *dirs, size_t n,
+    const char **what)
 {
 	struct confine_ruleset_attr attr;
 	struct landlock_path_beneath_attr beneath;
@@ -386,8 +387,8 @@ confine_landlock(
 }
 
 int
-confine_enter(
-    enum confine_profile profile, const int *dirs, size_t n, const char **what)
+confine_enter(enum confine_profile profile, const int *dirs, size_t n,
+    const char **what)
 {
 	const char *ignored;
 	int landlock, rc;
@@ -416,11 +417,29 @@ confine_enter(
 	return landlock;
 }
 
+const char *
+confine_library(void)
+{
+	static char text[40];
+	const struct scmp_version *v = seccomp_version();
+
+	snprintf(text, sizeof(text), "libseccomp %u.%u.%u",
+	    v != NULL ? v->major : 0, v != NULL ? v->minor : 0,
+	    v != NULL ? v->micro : 0);
+	return text;
+}
+
 #else
 
+const char *
+confine_library(void)
+{
+	return NULL;
+}
+
 int
-confine_enter(
-    enum confine_profile profile, const int *dirs, size_t n, const char **what)
+confine_enter(enum confine_profile profile, const int *dirs, size_t n,
+    const char **what)
 {
 	(void)profile;
 	(void)dirs;

@@ -24,5 +24,7 @@ int confine_enter(enum confine_profile profile, const int *dirs, size_t n,
     const char **what) must_check;
 /* True in builds where confine_enter() does something. */
 bool confine_built(void);
+/* "libseccomp 2.5.4" of the library in use, NULL without confinement. */
+const char *confine_library(void);
 
 #endif

@@ -69,6 +69,8 @@ dir_check(const struct stat *st, const struct dir_want *want, const char **why)
 		*why = "is not a directory";
 		return SP_E_DENIED;
 	}
+	if (want->as_it_is)
+		return SP_OK;
 	if (st->st_uid != want->uid) {
 		*why = "belongs to another user";
 		return SP_E_DENIED;
@@ -104,8 +106,8 @@ dir_give(int fd, const struct dir_want *want, const char **why)
 }
 
 int
-dir_open(
-    const char *path, const struct dir_want *want, int *out, const char **why)
+dir_open(const char *path, const struct dir_want *want, int *out,
+    const char **why)
 {
 	char folder[PATH_MAX];
 	const char *name;
@@ -150,18 +152,53 @@ fail:
 	return rc;
 }
 
+/* The folder of a file that is about to be opened with privilege. */
+static int
+dir_check_folder(int folder, const char **why)
+{
+	struct stat st;
+
+	if (fstat(folder, &st) != 0)
+		return err_from_errno(errno);
+	if (st.st_uid != 0 && st.st_uid != geteuid()) {
+		*why = "its folder belongs to another user";
+		return SP_E_DENIED;
+	}
+	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX)) {
+		*why = "its folder can be written by others";
+		return SP_E_DENIED;
+	}
+	return SP_OK;
+}
+
+static int
+dir_check_file(int fd, const char **why)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return err_from_errno(errno);
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 1 ||
+	    (st.st_uid != 0 && st.st_uid != geteuid())) {
+		*why = "is not a file of root or of this user";
+		return SP_E_DENIED;
+	}
+	return SP_OK;
+}
+
 /*
- * Safe against whoever can write near a log: the folder is root's or ours, so
- * no one else can put a link there (in a sticky one they can, hence
- * O_NOFOLLOW and the checks of owner, type and link count), and O_APPEND
- * keeps what stands in it.
+ * Opens for writing, made when missing.  Safe against whoever can write near
+ * it: the folder is root's or ours, so no one else can put a link there (in a
+ * sticky one they can, hence O_NOFOLLOW and the checks of owner, type and link
+ * count before a byte is written or cut), and O_NONBLOCK never waits for a
+ * fifo's reader.
  */
-int
-dir_open_log(const char *path, int *out, const char **why)
+static int
+dir_open_file(const char *path, int flags, mode_t mode, int *out,
+    const char **why)
 {
 	char folder[PATH_MAX];
 	const char *name;
-	struct stat st;
 	int parent, fd = -1, rc;
 
 	*why = "";
@@ -170,36 +207,48 @@ dir_open_log(const char *path, int *out, const char **why)
 		return rc;
 	parent =
 	    open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (parent < 0 || fstat(parent, &st) != 0)
-		goto sys;
-	rc = SP_E_DENIED;
-	*why = "its folder belongs to another user";
-	if (st.st_uid != 0 && st.st_uid != geteuid())
-		goto out;
-	*why = "its folder can be written by others";
-	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-		goto out;
-	fd = openat(parent, name,
-	    O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY |
-		O_NONBLOCK,
-	    0640);
-	if (fd < 0 || fstat(fd, &st) != 0)
-		goto sys;
-	*why = "is not a file of root or of this user";
-	if (!S_ISREG(st.st_mode) || st.st_nlink != 1 ||
-	    (st.st_uid != 0 && st.st_uid != geteuid()))
-		goto out;
-	*why = "";
-	*out = fd;
-	fd = -1;
-	rc = SP_OK;
-	goto out;
-sys:
-	rc = err_from_errno(errno);
-	if (errno == ELOOP)
-		*why = "is a symbolic link";
-out:
+	if (parent < 0)
+		return err_from_errno(errno);
+	rc = dir_check_folder(parent, why);
+	if (rc == SP_OK) {
+		fd = openat(parent, name,
+		    flags | O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW |
+			O_NOCTTY | O_NONBLOCK,
+		    mode);
+		if (fd < 0) {
+			rc = err_from_errno(errno);
+			if (errno == ELOOP)
+				*why = "is a symbolic link";
+		}
+	}
+	if (rc == SP_OK)
+		rc = dir_check_file(fd, why);
 	fd_close(&parent);
+	if (rc != SP_OK)
+		fd_close(&fd);
+	else
+		*out = fd;
+	return rc;
+}
+
+int
+dir_open_log(const char *path, int *out, const char **why)
+{
+	return dir_open_file(path, O_APPEND, 0640, out, why);
+}
+
+int
+dir_write_file(const char *path, const void *p, size_t n, const char **why)
+{
+	int fd = -1, rc;
+
+	rc = dir_open_file(path, 0, 0644, &fd, why);
+	if (rc != SP_OK)
+		return rc;
+	if (ftruncate(fd, 0) != 0)
+		rc = err_from_errno(errno);
+	else
+		rc = fd_write_all(fd, p, n);
 	fd_close(&fd);
 	return rc;
 }

@@ -13,6 +13,7 @@ struct dir_want {
 	mode_t mode; /* 0700, 02750 */
 	bool set_ids; /* a new one is given to uid and gid (root) */
 	mode_t parents; /* mode of parents that are missing; 0: none made */
+	bool as_it_is; /* an existing one needs only to be a directory */
 };
 
 /*
@@ -33,6 +34,10 @@ int dir_open(const char *path, const struct dir_want *want, int *out,
  * Returns: 0; SP_E_DENIED with *why; the error of the call otherwise.
  */
 int dir_open_log(const char *path, int *out, const char **why) must_check;
+
+/* Replaces a small file (pid_file), 0644, under the same rules. */
+int dir_write_file(const char *path, const void *p, size_t n,
+    const char **why) must_check;
 
 /*
  * Takes the lock file in dir and writes this process's id into it; held as

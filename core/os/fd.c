@@ -227,8 +227,8 @@ fd_seqpacket_pair(int out[2])
 		 */
 		if (setsockopt(pair[i], SOL_SOCKET, SO_SNDBUFFORCE, &n,
 			sizeof(n)) != 0)
-			(void)setsockopt(
-			    pair[i], SOL_SOCKET, SO_SNDBUF, &n, sizeof(n));
+			(void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &n,
+			    sizeof(n));
 	}
 	out[0] = pair[0];
 	out[1] = pair[1];

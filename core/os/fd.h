@@ -27,8 +27,8 @@ int fd_write_all(int fd, const void *p, size_t n) must_check;
 int fd_read_all(int fd, struct buf *out) must_check;
 int fd_read_file(const char *path, struct buf *out) must_check;
 /* openat2 with RESOLVE_BENEATH | NO_SYMLINKS | NO_MAGICLINKS. */
-int fd_open_beneath(
-    int dir, const char *path, int flags, mode_t mode, int *out) must_check;
+int fd_open_beneath(int dir, const char *path, int flags, mode_t mode,
+    int *out) must_check;
 /* A sealed memfd (no write, grow, shrink, seal) with that content. */
 int fd_sealed(const char *name, const void *p, size_t n, int *out) must_check;
 /* Reads a sealed memfd into out; SP_E_DENIED when it is not sealed. */

@@ -246,8 +246,8 @@ poller_timer_new(struct poller *p, void (*cb)(void *arg), void *arg)
 	/* the slot now, so that arming it cannot fail */
 	if (p->timers_n == p->heap_cap) {
 		cap = p->heap_cap == 0 ? 16 : p->heap_cap * 2;
-		heap = mem_reallocarray(
-		    p->heap, cap, sizeof(struct poller_timer *));
+		heap = mem_reallocarray(p->heap, cap,
+		    sizeof(struct poller_timer *));
 		if (heap == NULL)
 			return NULL;
 		p->heap = heap;
@@ -363,8 +363,8 @@ poller_signals_ready(void *arg, unsigned ready)
 }
 
 int
-poller_signal(
-    struct poller *p, int signo, void (*cb)(void *arg, int signo), void *arg)
+poller_signal(struct poller *p, int signo, void (*cb)(void *arg, int signo),
+    void *arg)
 {
 	sigset_t one;
 	int fd;

@@ -27,8 +27,8 @@ struct poller_fd *poller_add(struct poller *p, int fd, unsigned want,
 int poller_want(struct poller_fd *f, unsigned want) must_check;
 void poller_remove(struct poller_fd *f); /* NULL allowed */
 /* One shot; poller_timer_set() arms it (again), 0 ms is the next turn. */
-struct poller_timer *poller_timer_new(
-    struct poller *p, void (*cb)(void *arg), void *arg) must_check;
+struct poller_timer *poller_timer_new(struct poller *p, void (*cb)(void *arg),
+    void *arg) must_check;
 void poller_timer_set(struct poller_timer *t, uint64_t in_ms);
 void poller_timer_stop(struct poller_timer *t);
 void poller_timer_free(struct poller_timer *t);

@@ -57,8 +57,8 @@ sock_open(const union sock_addr *a, socklen_t n, int backlog, int *out,
 	int fd, on = 1, rc;
 
 	*step = "socket";
-	fd = socket(
-	    a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = socket(a->any.sa_family,
+	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_from_errno(errno);
 	*step = "setsockopt";

@@ -27,8 +27,8 @@ int sock_listen_tcp(struct view address, uint16_t port, int backlog, int *out,
  * the directory.
  * Returns: also SP_E_EXISTS when something else stands there.
  */
-int sock_listen_unix(
-    struct view path, int backlog, int *out, const char **step) must_check;
+int sock_listen_unix(struct view path, int backlog, int *out,
+    const char **step) must_check;
 /* Removes the path of a listening unix socket if it is still that socket. */
 void sock_unlink(int fd);
 /* Appends "127.0.0.1:80", "[::1]:80" or "unix:/path". */

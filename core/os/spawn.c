@@ -39,8 +39,8 @@ static const char *const spawn_env[] = {
 	"SP_FAIL_ALLOC",
 #endif
 };
-_Static_assert(
-    sizeof(spawn_env) / sizeof(spawn_env[0]) < SPAWN_ENV_MAX, "room for NULL");
+_Static_assert(sizeof(spawn_env) / sizeof(spawn_env[0]) < SPAWN_ENV_MAX,
+    "room for NULL");
 
 /* The entries of environ with those names, in out, which ends with NULL. */
 static void
@@ -194,10 +194,19 @@ spawn_child(const struct spawn *s, pid_t parent, char *const env[])
 {
 	char *const argv[] = { (char *)(uintptr_t)s->name, NULL };
 	const char *step = "";
+	int fd = open(s->path, O_PATH | O_CLOEXEC);
 
 	if (spawn_prepare(s, parent, &step) == 0) {
 		step = "exec";
 		execve(s->path, argv, env);
+		/*
+		 * A build tree in a folder that the role's user cannot enter:
+		 * by the descriptor.  The file itself must still be
+		 * executable to that user.
+		 */
+		if (errno == EACCES && fd > SPAWN_CHANNEL_FD)
+			(void)syscall(SYS_execveat, fd, "", argv, env,
+			    AT_EMPTY_PATH);
 	}
 	log_error("cannot start %s: %s: %s", s->path, step, strerror(errno));
 	_exit(SPAWN_FAILED);

@@ -1,0 +1,272 @@
+/* sallyport(8): the helper and parent of the other programs. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "helper/cli.h"
+#include "helper/ids.h"
+#include "helper/load.h"
+#include "helper/rolerun.h"
+#include "helper/secrets.h"
+#include "helper/show.h"
+#include "helper/site.h"
+#include "helper/supervisor.h"
+#include "os/fd.h"
+#include "os/spawn.h"
+
+/*
+ * Descriptors 0 to 3 are taken before anything else is opened: what a caller
+ * left closed must not become a log or a listener, and 3 is where a role
+ * finds its channel.
+ */
+static int
+helper_reserve_fds(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			return -1;
+	} while (fd <= SPAWN_CHANNEL_FD);
+	fd_close(&fd);
+	return 0;
+}
+
+/*
+ * What a caller may have left behind: descriptors, an open umask, ignored or
+ * blocked signals.  The helper's memory holds every secret: no core file, and
+ * no other process of the same user may trace it.
+ */
+static int
+helper_begin(void)
+{
+	struct rlimit none = { 0, 0 };
+
+	if (fd_close_from(SPAWN_CHANNEL_FD) != SP_OK ||
+	    helper_reserve_fds() != 0)
+		return -1;
+	umask(022);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)setrlimit(RLIMIT_CORE, &none);
+#if SP_CONFINEMENT
+	(void)prctl(PR_SET_DUMPABLE, 0);
+#endif
+	return 0;
+}
+
+static void
+helper_log(const struct conf *conf, const struct site *site)
+{
+	log_set_level((enum log_level)conf->main.error_level);
+	if (view_eq(conf->main.error_log, VIEW("syslog")))
+		log_set_syslog(true);
+	else if (site != NULL && site->error_fd >= 0)
+		log_set_fd(site->error_fd);
+}
+
+/*
+ * The name that the user gave for the trace, when the file itself stands in
+ * the recorder's folder.  Safe: symlink(2) never follows and never replaces.
+ */
+static void
+helper_link_trace(const struct proxycmd *p)
+{
+	struct stat st;
+
+	if (strcmp(p->trace, p->trace_real) == 0)
+		return;
+	if (symlink(p->trace_real, p->trace) == 0 ||
+	    (lstat(p->trace, &st) == 0 && S_ISLNK(st.st_mode)))
+		return;
+	log_notice("the trace is %s, as %s is there already", p->trace_real,
+	    p->trace);
+}
+
+static void
+helper_notice_files(const struct conf *conf)
+{
+	uint64_t wanted = rolerun_files(conf, MESSAGE_REACTOR);
+	uint64_t got = spawn_files(wanted);
+
+	if (got < wanted)
+		log_notice("the hard limit of open files is %llu, %llu are "
+			   "wanted for %llu connections: fewer will fit",
+		    (unsigned long long)got, (unsigned long long)wanted,
+		    (unsigned long long)conf->main.connections);
+}
+
+static int
+helper_serve(struct rolerun_world *w, const struct load *l,
+    const struct cli *cli)
+{
+	struct view text = buf_view(&l->text);
+	int rc;
+
+	ids_notice(w->ids, l->conf);
+	helper_notice_files(l->conf);
+	if (cli->is_proxy)
+		helper_link_trace(&cli->proxy);
+	rc = fd_sealed("sallyport.conf", text.p, text.n, &w->conf_fd);
+	if (rc != SP_OK) {
+		log_error("sealed memory for the configuration: %s",
+		    err_str(rc));
+		return 1;
+	}
+	rc = supervisor_run(w);
+	fd_close(&w->conf_fd);
+	return rc;
+}
+
+static int
+helper_run(struct load *l, const struct cli *cli)
+{
+	struct rolerun_world w;
+	struct secrets secrets;
+	struct site site;
+	struct ids ids;
+	int status = 1, rc;
+
+	memset(&w, 0, sizeof(w));
+	memset(&secrets, 0, sizeof(secrets));
+	memset(&site, 0, sizeof(site));
+	w.conf_fd = -1;
+	site.state_fd = site.lock_fd = site.key_fd = -1;
+	site.error_fd = site.access_fd = -1;
+	rc = rolerun_find(&w);
+	if (rc == SP_OK)
+		rc = ids_resolve(&ids, l->conf);
+	if (rc == SP_OK)
+		rc = secrets_read(&secrets, l->conf);
+	if (rc == SP_OK)
+		rc = site_open(&site, l->conf, &ids);
+	if (rc == SP_OK) {
+		helper_log(l->conf, &site);
+		w.conf = l->conf;
+		w.ids = &ids;
+		w.secrets = &secrets;
+		w.site = &site;
+		if (ids.change)
+			w.flags |= ROLE_CONFINE;
+		if (cli->is_proxy)
+			w.flags |= ROLE_PROXY;
+		status = helper_serve(&w, l, cli);
+	}
+	log_set_fd(STDERR_FILENO);
+	site_clear(&site);
+	secrets_clear(&secrets);
+	mem_free(w.dir);
+	return status;
+}
+
+/* -t: everything that can be known without starting. */
+static int
+helper_check(const struct load *l)
+{
+	struct secrets secrets;
+	struct ids ids;
+	int rc, worst;
+
+	worst = secrets_read(&secrets, l->conf);
+	secrets_clear(&secrets);
+	rc = ids_resolve(&ids, l->conf);
+	if (worst == SP_OK)
+		worst = rc;
+	if (worst != SP_OK) {
+		fprintf(stderr, "configuration %s is not usable\n", l->path);
+		return 1;
+	}
+	printf("configuration %s is ok\n", l->path);
+	return 0;
+}
+
+static int
+helper_signal(const struct load *l, const struct cli *cli)
+{
+	pid_t pid;
+
+	if (site_holder(l->conf, &pid) != SP_OK)
+		return 1;
+	/*
+	 * The lock was held a moment ago by that process, and its file is
+	 * writable by its owner alone: no one else chooses who is signalled.
+	 */
+	if (kill(pid, cli->signo) != 0) {
+		fprintf(stderr, "sallyport: -s %s: process %ld: %s\n",
+		    cli->signal_name, (long)pid, strerror(errno));
+		return 1;
+	}
+	return 0;
+}
+
+static int
+helper_with_conf(const struct cli *cli, bool privileged)
+{
+	struct load_source src;
+	struct load l;
+	int status = 1;
+
+	memset(&src, 0, sizeof(src));
+	src.path = cli->conf_path;
+	src.extra = cli->extra;
+	src.proxy = cli->is_proxy ? &cli->proxy : NULL;
+	src.privileged = privileged;
+	if (load_conf(&l, &src) == SP_OK) {
+		switch (cli->action) {
+		case CLI_CHECK:
+			status = helper_check(&l);
+			break;
+		case CLI_DUMP:
+			status = show_dump(l.conf) == SP_OK ? 0 : 1;
+			break;
+		case CLI_SIGNAL:
+			status = helper_signal(&l, cli);
+			break;
+		case CLI_RUN:
+		case CLI_MODULES:
+		case CLI_VERSION:
+		case CLI_HELP:
+		default:
+			status = helper_run(&l, cli);
+			break;
+		}
+	}
+	load_clear(&l);
+	return status;
+}
+
+int
+main(int argc, char **argv)
+{
+	bool privileged = geteuid() == 0;
+	struct cli cli;
+	int status = 0;
+
+	if (helper_begin() != 0) {
+		fputs("sallyport: no descriptors to be had\n", stderr);
+		return 1;
+	}
+	log_init("helper");
+	if (cli_parse(&cli, argc, argv, privileged) != SP_OK)
+		status = 2;
+	else if (cli.action == CLI_VERSION)
+		show_version();
+	else if (cli.action == CLI_MODULES)
+		show_modules();
+	else if (cli.action != CLI_HELP)
+		status = helper_with_conf(&cli, privileged);
+	cli_clear(&cli);
+	if (fflush(stdout) != 0 && status == 0)
+		status = 1;
+	return status;
+}

@@ -1,0 +1,146 @@
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "helper/load.h"
+#include "os/xdg.h"
+
+enum {
+	LOAD_TEXT_MAX = 4 * 1024 * 1024 + 256 * 1024,
+	LOAD_ERRORS_MAX = 64 * 1024,
+};
+
+static int
+load_file_name(struct load *l, const struct load_source *src)
+{
+	struct buf b = BUF_INIT(2 * PATH_MAX);
+	int rc = SP_E_NOTFOUND;
+
+	if (src->proxy != NULL || src->path != NULL) {
+		l->path = mem_strdup(src->proxy != NULL ? "proxy" : src->path);
+		return l->path != NULL ? SP_OK : SP_E_NOMEM;
+	}
+	if (!src->privileged && xdg_dir(XDG_CONFIG, &b) == SP_OK) {
+		rc = buf_add_str(&b, "/sallyport/sallyport.conf");
+		if (rc == SP_OK)
+			l->path = mem_strndup(buf_view(&b).p, buf_len(&b));
+		if (l->path != NULL && access(l->path, R_OK) != 0) {
+			mem_free(l->path);
+			l->path = NULL;
+		}
+	}
+	buf_clear(&b);
+	if (l->path == NULL)
+		l->path = mem_strdup(SP_SYSCONFDIR "/sallyport.conf");
+	return l->path != NULL ? SP_OK : SP_E_NOMEM;
+}
+
+static int
+load_defaults(struct load *l, bool privileged)
+{
+	int rc;
+
+	if (privileged) {
+		rc = buf_add_str(&l->state_dir, SP_STATEDIR);
+		if (rc == SP_OK)
+			rc = buf_add_str(&l->run_dir, SP_RUNDIR);
+	} else {
+		rc = xdg_dir(XDG_STATE, &l->state_dir);
+		if (rc == SP_OK)
+			rc = buf_add_str(&l->state_dir, "/sallyport");
+		else if (rc == SP_E_NOTFOUND) /* then state_dir must be set */
+			rc = buf_add_str(&l->state_dir, SP_STATEDIR);
+		if (rc == SP_OK)
+			rc = xdg_dir(XDG_RUNTIME, &l->run_dir);
+		if (rc == SP_E_NOTFOUND)
+			rc = buf_add_view(&l->run_dir, buf_view(&l->state_dir));
+	}
+	if (rc == SP_OK)
+		rc = buf_printf(&l->control, "%.*s/sallyport.sock",
+		    VIEW_ARG(buf_view(&l->run_dir)));
+	if (rc == SP_OK)
+		rc = buf_add_char(&l->state_dir, 0);
+	if (rc == SP_OK)
+		rc = buf_add_char(&l->run_dir, 0);
+	if (rc == SP_OK)
+		rc = buf_add_char(&l->control, 0);
+	return rc;
+}
+
+static int
+load_expand(struct load *l, const struct load_source *src, struct buf *err)
+{
+	struct buf text = BUF_INIT(64 * 1024);
+	struct view extra = view_str(src->extra);
+	int rc;
+
+	if (src->proxy == NULL)
+		return conf_expand(l->path, extra, &l->text, err);
+	rc = proxycmd_text(src->proxy, &text);
+	if (rc == SP_OK)
+		rc = conf_expand_text("proxy", buf_view(&text), extra, &l->text,
+		    err);
+	buf_clear(&text);
+	return rc;
+}
+
+static void
+load_complain(const struct load *l, int rc, const struct buf *err)
+{
+	struct view v = buf_view(err);
+
+	if (v.n > 0)
+		fprintf(stderr, "%.*s%s", (int)v.n, v.p,
+		    v.p[v.n - 1] == '\n' ? "" : "\n");
+	else
+		fprintf(stderr, "sallyport: %s: %s\n",
+		    l->path != NULL ? l->path : "configuration", err_str(rc));
+}
+
+int
+load_conf(struct load *l, const struct load_source *src)
+{
+	struct buf err = BUF_INIT(LOAD_ERRORS_MAX);
+	struct conf_defaults d;
+	char cwd[PATH_MAX];
+	int rc;
+
+	memset(l, 0, sizeof(*l));
+	buf_init(&l->text, LOAD_TEXT_MAX);
+	buf_init(&l->state_dir, 2 * PATH_MAX);
+	buf_init(&l->run_dir, 2 * PATH_MAX);
+	buf_init(&l->control, 2 * PATH_MAX);
+	rc = load_file_name(l, src);
+	if (rc == SP_OK)
+		rc = load_defaults(l, src->privileged);
+	if (rc == SP_OK)
+		rc = load_expand(l, src, &err);
+	if (rc == SP_OK) {
+		d.state_dir = buf_view(&l->state_dir).p;
+		d.run_dir = buf_view(&l->run_dir).p;
+		d.control = buf_view(&l->control).p;
+		d.conf_dir = getcwd(cwd, sizeof(cwd)) != NULL ? cwd : "/";
+		rc = conf_parse(buf_view(&l->text), &d, &l->conf, &err);
+	}
+	if (rc != SP_OK)
+		load_complain(l, rc, &err);
+	buf_clear(&err);
+	return rc;
+}
+
+void
+load_clear(struct load *l)
+{
+	conf_free(l->conf);
+	l->conf = NULL;
+	mem_free(l->path);
+	l->path = NULL;
+	buf_clear(&l->text);
+	buf_clear(&l->state_dir);
+	buf_clear(&l->run_dir);
+	buf_clear(&l->control);
+}

@@ -1,0 +1,178 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "helper/secrets.h"
+#include "os/fd.h"
+
+static int
+secrets_bad(const struct conf_secret *cs, const char *what)
+{
+	fprintf(stderr, "%s:%u: secret %s:%.*s %s\n", cs->file, cs->line,
+	    cs->from_env ? "env" : "file", VIEW_ARG(cs->name), what);
+	return SP_E_CONF;
+}
+
+/* The variable's value within environ, or NULL. */
+static char *
+secrets_env(struct view name)
+{
+	char **e;
+
+	for (e = environ; e != NULL && *e != NULL; e++)
+		if (strncmp(*e, name.p, name.n) == 0 && (*e)[name.n] == '=')
+			return *e + name.n + 1;
+	return NULL;
+}
+
+static int
+secrets_read_env(const struct conf_secret *cs, struct buf *out)
+{
+	const char *value = secrets_env(cs->name);
+	int rc;
+
+	if (value == NULL || value[0] == 0)
+		return secrets_bad(cs,
+		    "is not set in the environment; expected the variable to "
+		    "hold the secret");
+	rc = buf_add_str(out, value);
+	if (rc == SP_E_LIMIT)
+		return secrets_bad(cs,
+		    "is too long; expected at most 16000 bytes");
+	return rc;
+}
+
+/*
+ * The file may be named by a symlink, as Kubernetes mounts them.  Safe against
+ * whoever can write near it: what is read must belong to root or to us and be
+ * writable by no one else, so nobody can choose a key for us; it is a regular
+ * file, and opening it waits for nothing.
+ */
+static int
+secrets_check_file(const struct conf_secret *cs, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return secrets_bad(cs, "cannot be examined");
+	if (!S_ISREG(st.st_mode))
+		return secrets_bad(cs, "is not a regular file");
+	if (st.st_uid != 0 && st.st_uid != geteuid())
+		return secrets_bad(cs,
+		    "belongs to another user; expected root or the user that "
+		    "starts sallyport");
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return secrets_bad(cs,
+		    "can be written by others; expected mode 0600 or 0640");
+	if (st.st_mode & S_IROTH)
+		log_warn("%s:%u: secret file:%.*s can be read by everyone; "
+			 "better mode 0600",
+		    cs->file, cs->line, VIEW_ARG(cs->name));
+	return SP_OK;
+}
+
+static int
+secrets_read_file(const struct conf_secret *cs, struct buf *out)
+{
+	char *path = mem_strndup(cs->name.p, cs->name.n);
+	int fd, rc;
+
+	if (path == NULL)
+		return SP_E_NOMEM;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	mem_free(path);
+	if (fd < 0)
+		return secrets_bad(cs,
+		    errno == ENOENT ? "does not exist" : "cannot be opened");
+	rc = secrets_check_file(cs, fd);
+	if (rc == SP_OK) {
+		rc = fd_read_all(fd, out);
+		if (rc == SP_E_LIMIT)
+			rc = secrets_bad(cs,
+			    "is too long; expected at most 16000 bytes");
+		else if (rc != SP_OK && rc != SP_E_NOMEM)
+			rc = secrets_bad(cs, "cannot be read");
+	}
+	fd_close(&fd);
+	return rc;
+}
+
+static int
+secrets_read_one(struct secrets *s, struct conf *conf, struct conf_secret *cs)
+{
+	struct buf value = BUF_INIT(SECRETS_VALUE_MAX);
+	struct view v;
+	int rc;
+
+	rc = cs->from_env ? secrets_read_env(cs, &value)
+			  : secrets_read_file(cs, &value);
+	v = buf_view(&value);
+	if (rc == SP_OK) {
+		/* the same check that the roles make */
+		rc = conf_secret_set(conf, cs->id, v);
+		if (rc == SP_E_SYNTAX)
+			rc = secrets_bad(cs,
+			    "is no use as a secret: empty, or with control "
+			    "bytes in it");
+	}
+	if (rc == SP_OK) {
+		s->values[cs->id].p = mem_strndup(v.p, v.n);
+		s->values[cs->id].n = v.n;
+		if (s->values[cs->id].p == NULL)
+			rc = SP_E_NOMEM;
+	}
+	if (value.mem != NULL)
+		mem_zero(value.mem, value.cap);
+	buf_clear(&value);
+	return rc;
+}
+
+int
+secrets_read(struct secrets *s, struct conf *conf)
+{
+	struct conf_secret *cs;
+	size_t i;
+	char *value;
+	int rc, worst = SP_OK;
+
+	memset(s, 0, sizeof(*s));
+	if (conf->secrets_n == 0)
+		return SP_OK;
+	s->values = mem_calloc(conf->secrets_n, sizeof(*s->values));
+	if (s->values == NULL)
+		return SP_E_NOMEM;
+	s->n = conf->secrets_n;
+	for (i = 0; i < conf->secrets_n; i++) {
+		rc = secrets_read_one(s, conf, conf->secrets[i]);
+		if (rc != SP_OK && worst != SP_E_NOMEM)
+			worst = rc;
+	}
+	/* after all, as two may name one variable; also in /proc/PID/environ */
+	for (i = 0; i < conf->secrets_n; i++) {
+		cs = conf->secrets[i];
+		value = cs->from_env ? secrets_env(cs->name) : NULL;
+		if (value != NULL)
+			mem_zero(value, strlen(value));
+	}
+	return worst;
+}
+
+void
+secrets_clear(struct secrets *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->values[i].p != NULL)
+			mem_free_zero(s->values[i].p, s->values[i].n);
+	mem_free(s->values);
+	memset(s, 0, sizeof(*s));
+}
