@@ -17,6 +17,7 @@
 enum {
 	LLM_ERROR_BODY_MAX = 1024 * 1024, /* of an upstream's error reply */
 	LLM_PIECES = 16, /* of an event that go out without a copy */
+	LLM_LINGER_MS = 50, /* from [DONE] to the upstream's terminator */
 };
 
 enum llm_kind {
@@ -59,23 +60,27 @@ struct llm_call {
 	struct buf original;  /* the client's body; until it is accepted */
 	struct buf body;      /* as forwarded; until it is accepted */
 	struct call *call;    /* NULL when none is open */
-	const struct head_reply *head; /* the call's */
+	struct head_fields fields; /* of the upstream's reply, copied */
 	struct turn *turn;    /* NULL: not captured */
 	bool turn_ended;
 	bool turn_done;
 	bool turn_ok;
 	uint64_t started_us;
+	uint64_t whole_us; /* the request was whole; clock_us() */
 	uint64_t first_us; /* first event with data; 0 not yet */
 	uint64_t wall_us;
 	unsigned upstream_status;
 	struct sse sse;
 	struct buf held; /* unary or error body; a stream's [DONE] event */
-	struct loop_timer *ka; /* own comments; NULL off */
+	struct loop_timer *timer; /* own comments, then the terminator */
+	bool request_recorded;
+	bool streaming; /* counted as an open stream */
 	bool head_sent;
 	bool done_seen;
 	bool useful;
 	bool finish_seen;
 	bool logprobs_seen;
+	bool undecoded; /* a content coding that cannot be read */
 	bool paused;
 	bool gone;
 };
@@ -83,6 +88,11 @@ struct llm_call {
 /* llm_call.c: the life of a call. */
 /* Starts (again) towards the upstream; 0 or an SP_E_*. */
 int llm_call_start(struct llm_call *c) must_check;
+/*
+ * The upstream has answered for good: its request goes on record and the
+ * bodies are let go.
+ */
+void llm_call_accepted(struct llm_call *c);
 /* Opens the reply with the upstream's own head. */
 int llm_call_reply_head(struct llm_call *c, unsigned status,
     int64_t content_length) must_check;

@@ -101,9 +101,9 @@ llm_refusal_next(unsigned status, struct view body, const struct llm_wants *w,
 	if (!w->forced_logprobs || w->logprobs)
 		return ask;
 	if (ask & LLM_ASK_N_PROBS) /* that was refused, whatever it says */
-		return names(body, VIEW("prob")) ?
-		    (ask & ~(unsigned)LLM_ASK_N_PROBS) | LLM_ASK_NO_LOGPROBS :
-		    ask;
+		return names(body, VIEW("prob"))
+		    ? (ask & ~(unsigned)LLM_ASK_N_PROBS) | LLM_ASK_NO_LOGPROBS
+		    : ask;
 	if (!names(body, VIEW("logprob")))
 		return ask;
 	/* llama.cpp with tools and a stream takes its native form; case F2 */

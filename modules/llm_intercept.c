@@ -1,0 +1,273 @@
+/*
+ * The model door: routes of the OpenAI surface, and what a request is turned
+ * into before it goes up.
+ */
+#include "config.h"
+
+#include "llm_intercept.h"
+
+#include "base/mem.h"
+#include "base/clock.h"
+#include "gate/session.h"
+#include "llm_call.h"
+
+enum {
+	TEXT_MAX = 256 * 1024 * 1024, /* an event or a reply, edited */
+	EDITS_MAX = 65536,
+};
+
+static struct llm_shared shared;
+
+static const struct view chat_path = VIEW("/chat/completions");
+static const struct view models_path = VIEW("/models");
+
+static int
+setup(struct gate *g)
+{
+	static const char *const upstream[] = { "upstream", NULL };
+	static const char *const kinds[] = { "upstream", "asked", NULL };
+	static const double ttft[] = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+		2.5, 5, 10, 30, 60, 0 };
+	static const double added[] = { 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
+		0.0025, 0.005, 0.01, 0.05, 0 };
+	struct metrics *m = gate_metrics(g);
+	struct metric *streams;
+
+	shared.refusals = llm_refusal_new();
+	jsplice_init(&shared.edits, EDITS_MAX);
+	buf_init(&shared.text, TEXT_MAX);
+	shared.ttft = metrics_register(m, METRICS_HISTOGRAM,
+	    "time_to_first_token_seconds",
+	    "From the request to the first event with data.", upstream, ttft);
+	shared.added =
+	    metrics_register(m, METRICS_HISTOGRAM, "added_latency_seconds",
+		"From the whole request to the edited one on its way up.",
+		upstream, added);
+	shared.refused = metrics_register(m, METRICS_COUNTER, "refusals",
+	    "Replies that refused what the capture asks for.", kinds, NULL);
+	shared.aborted = metrics_register(m, METRICS_COUNTER, "aborts",
+	    "Model calls that the client left before their end.", upstream,
+	    NULL);
+	streams = metrics_register(m, METRICS_GAUGE, "streams_open",
+	    "Model calls that are being streamed.", NULL, NULL);
+	if (shared.refusals == NULL || shared.ttft == NULL ||
+	    shared.added == NULL || shared.refused == NULL ||
+	    shared.aborted == NULL || streams == NULL)
+		return SP_E_NOMEM;
+	shared.streams = metrics_cell(streams, NULL);
+	return 0;
+}
+
+static void
+stop(struct gate *g)
+{
+	(void)g;
+	llm_refusal_free(shared.refusals);
+	shared.refusals = NULL;
+	jsplice_clear(&shared.edits);
+	buf_clear(&shared.text);
+}
+
+/* The path below "/v1", whatever part of it the location already names. */
+static struct view
+endpoint_of(const struct gate_request *r)
+{
+	struct view rest = r->rest.n > 0 ? r->rest : r->path;
+
+	if (view_starts(rest, VIEW("/v1/")))
+		rest = view_from(rest, 3);
+	return rest;
+}
+
+static bool
+is_passed(const struct llm_intercept_conf *conf, struct view path,
+    struct view endpoint)
+{
+	size_t i;
+
+	for (i = 0; i < conf->pass.n; i++) {
+		struct view p = conf->pass.v[i];
+
+		if (view_eq(p, path) || view_eq(p, endpoint) ||
+		    (view_starts(p, VIEW("/v1/")) &&
+			view_eq(view_from(p, 3), endpoint)))
+			return true;
+	}
+	return false;
+}
+
+static enum gate_verdict
+deny(struct gate_request *r, unsigned status, const char *code,
+    const char *reason)
+{
+	r->status = status;
+	r->code = code;
+	r->reason = reason;
+	return GATE_DENY;
+}
+
+/* Which of the door's kinds of call this is; false: denied. */
+static bool
+classify(struct gate_request *r, const struct llm_intercept_conf *conf,
+    struct view *endpoint, enum llm_kind *kind)
+{
+	struct view method = r->x->request.method;
+
+	*endpoint = endpoint_of(r);
+	if (view_eq(*endpoint, chat_path) ||
+	    (r->rest.n == 0 && view_ends(r->path, chat_path))) {
+		*endpoint = chat_path;
+		*kind = LLM_CHAT;
+		if (view_eq(method, VIEW("POST")))
+			return true;
+		deny(r, 405, "method_not_allowed",
+		    "chat completions take POST");
+		return false;
+	}
+	if (view_eq(*endpoint, models_path) ||
+	    view_starts(*endpoint, VIEW("/models/"))) {
+		*kind = LLM_MODELS;
+		if (view_eq(method, VIEW("GET")) ||
+		    view_eq(method, VIEW("HEAD")))
+			return true;
+		deny(r, 405, "method_not_allowed", "the models list takes GET");
+		return false;
+	}
+	*kind = LLM_PASS;
+	if (is_passed(conf, r->path, *endpoint))
+		return true;
+	deny(r, 404, "unknown_url",
+	    "no such path on this gateway: chat completions and models are "
+	    "served; others need `pass` in its configuration");
+	return false;
+}
+
+static struct view
+affinity_of(const struct gate_request *r)
+{
+	const struct head_fields *f = &r->x->request.fields;
+	struct view v = head_get(f, VIEW("x-session-affinity"));
+
+	if (v.n == 0)
+		v = head_get(f, VIEW("x-session-id"));
+	return v.n > 0 ? v : r->session;
+}
+
+static enum gate_verdict
+on_head(struct gate_request *r)
+{
+	const struct llm_intercept_conf *conf = r->conf;
+	struct session_found found;
+	struct llm_call *c;
+	struct view endpoint;
+	enum llm_kind kind;
+	int rc;
+
+	if (!classify(r, conf, &endpoint, &kind))
+		return GATE_DENY;
+	rc =
+	    session_find(r, conf->capture, conf->keys == LLM_KEYS_OPEN, &found);
+	if (rc == SP_E_SYNTAX)
+		return deny(r, 400, "ambiguous_key",
+		    "two credentials in one request that differ: send one");
+	if (rc != 0)
+		return deny(r, 401, "invalid_api_key",
+		    "unknown session key: use the key that was given when the "
+		    "session was created");
+	r->session = found.id;
+	r->principal = "agent";
+	c = mem_calloc(1, sizeof(*c));
+	if (c == NULL)
+		return GATE_FAIL;
+	c->r = r;
+	c->shared = &shared;
+	c->conf = conf;
+	c->kind = kind;
+	c->endpoint = endpoint;
+	c->affinity = affinity_of(r);
+	c->started_us = r->x->started_us;
+	c->wall_us = clock_wall_us();
+	buf_init(&c->original, SIZE_MAX / 2);
+	buf_init(&c->body, SIZE_MAX / 2);
+	buf_init(&c->held, conf->upstream->reply_max_bytes);
+	sse_init(&c->sse, conf->upstream->event_max_bytes);
+	r->ctx = c;
+	return GATE_PASS;
+}
+
+static enum gate_verdict
+on_message(struct gate_request *r)
+{
+	struct llm_call *c = r->ctx;
+	int rc;
+
+	c->whole_us = clock_us();
+	buf_take(&c->original, &r->body);
+	rc = llm_call_start(c);
+	switch (rc) {
+	case 0:
+		return GATE_HOLD;
+	case SP_E_SYNTAX:
+		return deny(r, 400, "invalid_json",
+		    "the request body is not a JSON object that can be read");
+	case SP_E_STATE:
+	case SP_E_LIMIT:
+		return deny(r, 503, "recorder_unavailable",
+		    "the trace cannot be written now: try again later");
+	default:
+		return GATE_FAIL;
+	}
+}
+
+static enum gate_verdict
+on_finish(struct gate_request *r)
+{
+	struct llm_call *c = r->ctx;
+
+	if (c != NULL)
+		llm_call_free(c);
+	r->ctx = NULL;
+	return GATE_PASS;
+}
+
+static void
+on_room(struct gate_request *r)
+{
+	if (r->ctx != NULL)
+		llm_call_pressure(r->ctx);
+}
+
+static void
+on_gone(struct gate_request *r, enum exchange_gone why)
+{
+	struct llm_call *c = r->ctx;
+	struct view name;
+
+	if (c == NULL || c->gone)
+		return;
+	c->gone = true;
+	if (c->state == LLM_OVER)
+		return;
+	name = c->conf->upstream->name;
+	metrics_inc(metrics_cell(shared.aborted, &name));
+	llm_call_break(c,
+	    why == EXCHANGE_GONE_SHUTDOWN ? MESSAGE_OUTCOME_SHUTDOWN
+					  : MESSAGE_OUTCOME_CLIENT_GONE,
+	    0, "client_gone", "the client left");
+}
+
+const struct gate_module llm_intercept_module = {
+	.conf = &llm_intercept_conf,
+	.principals = GATE_AGENT,
+	.beneath = true,
+	.wants_body = true,
+	.setup = setup,
+	.stop = stop,
+	.hook = {
+	    [GATE_HEAD] = on_head,
+	    [GATE_MESSAGE] = on_message,
+	    [GATE_FINISH] = on_finish,
+	},
+	.room = on_room,
+	.gone = on_gone,
+};
