@@ -39,8 +39,8 @@ struct call_owner {
 	 */
 	void (*end)(void *arg, struct call *c, bool delimited);
 	/* It failed; text says it in words (borrowed). */
-	void (*fail)(
-	    void *arg, struct call *c, enum call_failure why, const char *text);
+	void (*fail)(void *arg, struct call *c, enum call_failure why,
+	    const char *text);
 	void *arg;
 };
 

@@ -73,6 +73,8 @@ struct exchange {
 	uint64_t started_us; /* loop time when the first byte came */
 	enum exchange_state state; /* of the reply */
 	bool request_whole;
+	int64_t reply_length; /* of the head that was sent; -1 not known */
+	bool reply_bodyless; /* HEAD, 204, 304: no data may follow the head */
 	uint64_t sent_bytes; /* of the reply's body */
 	struct view probe; /* see exchange_set_probe() */
 	const struct exchange_backend *backend;
@@ -103,8 +105,8 @@ int exchange_head(struct exchange *x, const struct head_reply *head) must_check;
  * queued in one turn of the loop leave in one write.
  */
 int exchange_data(struct exchange *x, struct view data) must_check;
-int exchange_datav(
-    struct exchange *x, const struct view *v, size_t n) must_check;
+int exchange_datav(struct exchange *x, const struct view *v,
+    size_t n) must_check;
 int exchange_end(struct exchange *x) must_check;
 /* A whole small reply: head, body, end; Content-Type given. */
 int exchange_simple(struct exchange *x, unsigned status, struct view type,
@@ -117,13 +119,16 @@ int exchange_simple(struct exchange *x, unsigned status, struct view type,
 void exchange_abort(struct exchange *x);
 /* Opens the window for n more bytes of the request body. */
 void exchange_credit(struct exchange *x, size_t n);
-/* Bytes of reply that may be queued before the producer should pause. */
+/*
+ * Bytes of reply that may be queued before the producer should pause.  Zero
+ * after everything was taken: writable() follows.
+ */
 size_t exchange_room(const struct exchange *x);
 /*
  * Harmless bytes that may be inserted now into the reply's body (a comment
  * line, between events): sent when the client has ended its side, to find out
  * whether it is only half closed.  Before the head 100 Continue serves.
- * Empty: none.
+ * Empty: none.  Borrowed: literals, or memory that lives as long as x.
  */
 void exchange_set_probe(struct exchange *x, struct view bytes);
 

@@ -47,11 +47,11 @@ struct head_reply {
  */
 void head_fields_init(struct head_fields *f, struct arena *a);
 /* Copies name and value into the arena. */
-int head_add(
-    struct head_fields *f, struct view name, struct view value) must_check;
+int head_add(struct head_fields *f, struct view name,
+    struct view value) must_check;
 /* Borrows both (literals, or memory that lives as long). */
-int head_add_borrowed(
-    struct head_fields *f, struct view name, struct view value) must_check;
+int head_add_borrowed(struct head_fields *f, struct view name,
+    struct view value) must_check;
 /* First field of that name: its value, or p NULL. */
 struct view head_get(const struct head_fields *f, struct view name);
 /* How many fields have that name. */
@@ -62,10 +62,12 @@ size_t head_del(struct head_fields *f, struct view name);
 bool head_list_has(struct view list, struct view token);
 /*
  * True for hop-by-hop fields that end at a proxy: Connection, Keep-Alive,
- * Proxy-Connection, TE, Trailer, Transfer-Encoding, Upgrade, Proxy-Authorize,
- * Proxy-Authenticate.  Source: RFC 9110 s7.6.1.
+ * Proxy-Connection, TE, Trailer, Transfer-Encoding, Upgrade,
+ * Proxy-Authenticate, Proxy-Authorization.  Source: RFC 9110 s7.6.1.
  */
 bool head_is_hop(struct view name);
+/* One or more token characters.  Source: RFC 9110 s5.6.2. */
+bool head_is_token(struct view v);
 /* "OK" for 200; "" when unknown. */
 const char *head_reason(unsigned status);
 

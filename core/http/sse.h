@@ -31,11 +31,14 @@ struct sse_event {
 struct sse {
 	struct buf pending; /* bytes of an event that is not whole */
 	struct buf joined; /* data of several lines */
-	size_t scanned; /* of pending, known to hold no end */
 	size_t max;
-	int state;
-	bool at_start; /* a byte order mark may still come */
+	unsigned bom_n; /* bytes of a byte order mark seen, 3 when decided */
+	bool line_start; /* the next byte begins a line */
+	bool event_start; /* no line of the event in hand is whole or begun */
+	bool comment; /* the line begun is a comment and may go alone */
 	bool after_cr; /* a LF here belongs to the line end before */
+	bool crlf; /* the line end before was CR LF */
+	bool hold; /* event ended by CR; waits to see whether LF follows */
 };
 
 /*
@@ -45,9 +48,14 @@ struct sse {
  *          returned if not 0, which stops it (sse_clear() is all that may
  *          follow).
  * The raw bytes of all events together are the stream less a leading byte
- * order mark, however it was cut.  A comment line alone, ended by one line
- * end, is handed on at once as an event of its own when nothing of another
- * event is pending before it.
+ * order mark, and the events are the same however it was cut.  A comment line
+ * alone, ended by one line end, is handed on at once as an event of its own
+ * when nothing of another event is pending before it; so is a blank line.
+ *
+ * An event ends with the CR of its blank line and is handed on at once; a LF
+ * after it is the first raw byte of the next.  Only in a stream whose line
+ * before ended with CR LF the LF is waited for, so that the usual CR LF CR LF
+ * stays in one piece.
  */
 void sse_init(struct sse *s, size_t max_bytes);
 void sse_clear(struct sse *s);
