@@ -216,8 +216,8 @@ fd_hup(evutil_socket_t fd, short what, void *arg)
 }
 
 struct loop_fd *
-loop_fd_new(
-    struct loop *l, int fd, void (*cb)(void *arg, unsigned ready), void *arg)
+loop_fd_new(struct loop *l, int fd, void (*cb)(void *arg, unsigned ready),
+    void *arg)
 {
 	struct loop_fd *f;
 
@@ -228,8 +228,8 @@ loop_fd_new(
 	f->fd = fd;
 	f->cb = cb;
 	f->arg = arg;
-	(void)event_assign(
-	    &f->rd, l->base, fd, EV_READ | EV_PERSIST, fd_ready, f);
+	(void)event_assign(&f->rd, l->base, fd, EV_READ | EV_PERSIST, fd_ready,
+	    f);
 	return f;
 }
 

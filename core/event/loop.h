@@ -57,8 +57,8 @@ void loop_fd_free(struct loop_fd *f);
  * A deadline that is cheap to push back: setting a later one only stores it,
  * and the kernel timer is moved when the earlier one fires.
  */
-struct loop_timer *loop_timer_new(
-    struct loop *l, void (*cb)(void *arg), void *arg) must_check;
+struct loop_timer *loop_timer_new(struct loop *l, void (*cb)(void *arg),
+    void *arg) must_check;
 void loop_timer_set(struct loop_timer *t, uint64_t in_ms);
 void loop_timer_stop(struct loop_timer *t);
 void loop_timer_free(struct loop_timer *t);
@@ -68,8 +68,8 @@ void loop_timer_free(struct loop_timer *t);
  * served: how writes and messages are batched.  Posting twice runs it once; a
  * task that posts another runs it in this turn still, itself in the next.
  */
-struct loop_task *loop_task_new(
-    struct loop *l, void (*cb)(void *arg), void *arg) must_check;
+struct loop_task *loop_task_new(struct loop *l, void (*cb)(void *arg),
+    void *arg) must_check;
 void loop_task_post(struct loop_task *t);
 void loop_task_free(struct loop_task *t);
 

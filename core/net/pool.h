@@ -19,7 +19,7 @@ struct pool_server {
 };
 struct pool_params {
 	struct view name; /* for messages; copied */
-	const struct pool_server *servers;
+	const struct pool_server *servers; /* 1 to 64; copied */
 	size_t servers_n;
 	bool least_conn; /* else by hash of the key */
 	uint64_t connect_timeout_ms; /* dial and TLS handshake, per address */
@@ -32,9 +32,15 @@ struct pool_stats {
 	uint64_t idle, busy;
 };
 
+/*
+ * Context: reactor; l, r (NULL allowed when all servers are unix sockets) are
+ *          borrowed.
+ * Returns: 0; SP_E_NOMEM; SP_E_ARG no or too many servers, an empty host, tls
+ *          without a context.
+ */
 int pool_new(struct loop *l, struct resolver *r,
     const struct pool_params *params, struct pool **out) must_check;
-void pool_free(struct pool *p); /* no lease may be open */
+void pool_free(struct pool *p); /* no lease may be open; NULL allowed */
 void pool_stats(const struct pool *p, struct pool_stats *out);
 
 /*
@@ -47,6 +53,10 @@ void pool_stats(const struct pool *p, struct pool_stats *out);
  *          stream (owner to be set by the callee) and reused telling whether
  *          it was idle before, else SP_E_REFUSED, SP_E_TIMEOUT, SP_E_DNS,
  *          SP_E_TLS, SP_E_GONE, SP_E_SYS, SP_E_NOMEM of the last attempt.
+ * Owner:   with err 0 the lease is the callee's until pool_release(); with an
+ *          error it is gone when cb returns.  The callee sets the stream's
+ *          owner.  Without a key the least busy server is taken.
+ * Returns: 0; SP_E_NOMEM.
  */
 int pool_get(struct pool *p, struct view key, bool fresh,
     void (*cb)(void *arg, int err, struct pool_lease *lease), void *arg,
@@ -54,12 +64,15 @@ int pool_get(struct pool *p, struct view key, bool fresh,
 struct stream *pool_lease_stream(struct pool_lease *l);
 bool pool_lease_reused(const struct pool_lease *l);
 size_t pool_lease_server(const struct pool_lease *l); /* index */
-/* Last error in words, for logs and error objects: "connect: refused". */
+/*
+ * Last error in words, for logs and error objects:
+ * "gpu1:8000: connect: connection refused".
+ */
 const char *pool_lease_why(const struct pool_lease *l);
 /* Gives it back: reusable true keeps it idle (the pool watches it and closes
  * it when the server does or sends a byte unasked); false resets it. */
 void pool_release(struct pool_lease *l, bool reusable);
-/* Before the callback came: drops the attempt. */
+/* Before the callback came: drops the attempt.  NULL allowed. */
 void pool_cancel(struct pool_lease *l);
 
 #endif

@@ -246,6 +246,8 @@ void
 stream_set_owner(struct stream *s, const struct stream_owner *owner)
 {
 	s->owner = *owner;
+	/* what the last one was told, this one was not */
+	s->told = false;
 }
 
 void

@@ -68,8 +68,8 @@ bool stream_pending(const struct stream *s);
  * What was not taken must be offered again before anything else, at least as
  * many bytes of it (TLS may have half a record out).
  */
-int stream_writev(
-    struct stream *s, const struct iovec *v, int n, size_t *done) must_check;
+int stream_writev(struct stream *s, const struct iovec *v, int n,
+    size_t *done) must_check;
 /* Ends our side: close_notify and FIN. */
 void stream_shutdown(struct stream *s);
 /* The sticky error, 0 none. */

@@ -98,8 +98,8 @@ ctx_options(SSL_CTX *ssl)
 }
 
 static int
-ctx_new(
-    bool server, const struct view *alpn, size_t alpn_n, struct tls_ctx **out)
+ctx_new(bool server, const struct view *alpn, size_t alpn_n,
+    struct tls_ctx **out)
 {
 	struct tls_ctx *c;
 	int rc = SP_E_NOMEM;
@@ -241,8 +241,8 @@ load_key(SSL_CTX *ssl, BIO *bio, struct buf *err)
 	ok = SSL_CTX_use_PrivateKey(ssl, key);
 	EVP_PKEY_free(key);
 	if (ok != 1 || SSL_CTX_check_private_key(ssl) != 1)
-		return complain_ssl(
-		    err, "private key does not fit the certificate");
+		return complain_ssl(err,
+		    "private key does not fit the certificate");
 	return 0;
 }
 
@@ -334,8 +334,8 @@ sni_select(SSL *ssl, int *alert, void *arg)
 }
 
 int
-tls_server_add_name(
-    struct tls_ctx *first, struct view name, struct tls_ctx *other)
+tls_server_add_name(struct tls_ctx *first, struct view name,
+    struct tls_ctx *other)
 {
 	char lower[TLS_NAME_MAX];
 	int rc;
@@ -478,10 +478,10 @@ tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
 		tls_unref(c);
 		return rc;
 	}
-	SSL_CTX_set_verify(
-	    c->ssl, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-	SSL_CTX_set_session_cache_mode(
-	    c->ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_set_verify(c->ssl, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE,
+	    NULL);
+	SSL_CTX_set_session_cache_mode(c->ssl,
+	    SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
 	SSL_CTX_sess_set_new_cb(c->ssl, tlsio_new_session);
 	*out = c;
 	return 0;

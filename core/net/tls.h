@@ -22,8 +22,8 @@ int tls_server_new(struct view chain, struct view key, const struct view *alpn,
 int tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
     size_t alpn_n, struct tls_ctx **out, struct buf *err) must_check;
 /* Several server contexts behind one listener: picked by SNI. */
-int tls_server_add_name(
-    struct tls_ctx *first, struct view name, struct tls_ctx *other) must_check;
+int tls_server_add_name(struct tls_ctx *first, struct view name,
+    struct tls_ctx *other) must_check;
 struct tls_ctx *tls_ref(struct tls_ctx *c);
 void tls_unref(struct tls_ctx *c); /* NULL allowed */
 

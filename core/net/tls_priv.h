@@ -30,8 +30,8 @@ struct tls_ctx {
  */
 SSL_SESSION *tls_session(const struct tls_ctx *c, struct view name);
 /* Keeps a session (taken) for name; false, and not taken: there is no room. */
-bool tls_session_keep(
-    struct tls_ctx *c, struct view name, SSL_SESSION *session);
+bool tls_session_keep(struct tls_ctx *c, struct view name,
+    SSL_SESSION *session);
 /* OpenSSL's callback for new sessions of clients. */
 int tlsio_new_session(SSL *ssl, SSL_SESSION *session);
 /* The oldest OpenSSL error in words into out; clears the queue. */

@@ -49,8 +49,8 @@ client_init(struct tlsio *t)
 	SSL_set_connect_state(t->ssl);
 	if (t->name[0] == '\0')
 		return t->ctx->verify ? SP_E_TLS : 0;
-	X509_VERIFY_PARAM_set_hostflags(
-	    param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	X509_VERIFY_PARAM_set_hostflags(param,
+	    X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
 	if (is_address(t->name)) {
 		if (X509_VERIFY_PARAM_set1_ip_asc(param, t->name) != 1)
 			return SP_E_TLS;
@@ -265,8 +265,8 @@ next_piece(const struct iovec *v, int n, size_t at, size_t *len)
 }
 
 int
-tlsio_writev(
-    struct tlsio *t, const struct iovec *v, int n, size_t *done, unsigned *wait)
+tlsio_writev(struct tlsio *t, const struct iovec *v, int n, size_t *done,
+    unsigned *wait)
 {
 	size_t len, did;
 	const char *p;

@@ -28,8 +28,8 @@ void tlsio_free(struct tlsio *t, bool notify);
  * was reset without one; SP_E_TLS, see tlsio_why().
  */
 int tlsio_handshake(struct tlsio *t, unsigned *wait) must_check;
-int tlsio_read(
-    struct tlsio *t, void *p, size_t max, size_t *n, unsigned *wait) must_check;
+int tlsio_read(struct tlsio *t, void *p, size_t max, size_t *n,
+    unsigned *wait) must_check;
 /*
  * After SP_E_AGAIN or a short count the bytes that were not taken must be
  * offered again, at least as many: a record of them may be half sent.
