@@ -1,0 +1,42 @@
+/* One turn as one JSON line: the trace record. */
+#ifndef SP_RECORDER_RECORD_H
+#define SP_RECORDER_RECORD_H
+
+#include "ipc/message.h"
+#include "recorder/assemble.h"
+
+struct record {
+	/* given */
+	struct view session; /* a checked id */
+	uint64_t turn;
+	uint64_t turn_high; /* the highest number given out so far */
+	uint64_t wall_us;
+	unsigned level; /* enum conf_level */
+	unsigned flags; /* enum message_turn_flag */
+	unsigned outcome; /* enum message_outcome */
+	unsigned status; /* 0 none */
+	uint64_t latency_us, ttft_us;
+	struct view request; /* the forwarded body; empty: none */
+	bool request_cut; /* it did not fit the turn's memory */
+	struct view body; /* of an error status */
+	struct view error; /* the reactor's word: JSON, or empty */
+	struct view meta_open, meta_end; /* JSON objects, or empty */
+	struct assemble *assemble; /* finished by record_write() */
+	/* results of record_write() */
+	uint32_t findings; /* enum finding */
+	uint64_t completion_tokens;
+	bool complete, aborted, trainable;
+	char finish_reason[64]; /* "" none */
+};
+
+/*
+ * Writes the record but for its end: everything up to the members that chain
+ * it to the one before (chain_close() writes those), without a closing brace.
+ * Source:  the record's contract: sallyportctl(1), TRACE RECORDS.
+ * Context: recorder, does not block.
+ * Parameters: out, appended to.
+ * Returns: 0; SP_E_NOMEM; SP_E_LIMIT (out's max).
+ */
+int record_write(struct record *r, struct buf *out) must_check;
+
+#endif

@@ -1,0 +1,204 @@
+/*
+ * sallyport-recorder: assembles turns, appends them to the traces, seals
+ * those.  It holds the directories of the traces and its key, and no network.
+ */
+#include "config.h"
+
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "conf/conf.h"
+#include "ipc/role.h"
+#include "ipc/wire.h"
+#include "os/confine.h"
+#include "os/fd.h"
+#include "os/poller.h"
+#include "recorder/peer.h"
+
+enum { CONF_ERRORS_MAX = 16 * 1024 };
+
+struct recorder {
+	struct role role;
+	struct conf *conf;
+	struct signer signer;
+	struct store store;
+	struct poller *poller;
+	struct poller_fd *helper_ready;
+	struct peer peer;
+	bool stopped;
+};
+
+static void
+take_log(struct recorder *r, struct channel_msg *m, struct wire *w)
+{
+	unsigned which = wire_u8(w);
+
+	if (wire_done(w) != 0 || which != MESSAGE_LOG_ERROR)
+		return;
+	log_set_fd(m->fd);
+	fd_close(&r->role.error_log_fd);
+	r->role.error_log_fd = m->fd;
+	m->fd = -1;
+}
+
+static void
+take_peer(struct recorder *r, struct channel_msg *m, struct wire *w)
+{
+	int fd = m->fd, rc;
+
+	if (wire_done(w) != 0)
+		return;
+	m->fd = -1;
+	rc = peer_attach(&r->peer, fd);
+	if (rc != 0)
+		log_error("cannot take the reactor's channel: %s", err_str(rc));
+}
+
+static void
+stop(struct recorder *r)
+{
+	r->stopped = true;
+	poller_stop(r->poller);
+}
+
+static void
+on_helper(void *arg, unsigned ready)
+{
+	struct recorder *r = arg;
+	struct channel_msg m;
+	struct wire w;
+	int rc;
+
+	(void)ready;
+	while (!r->stopped && (rc = channel_recv(r->role.helper, &m)) == 0) {
+		wire_init(&w, m.body);
+		if (m.type == MESSAGE_LOG)
+			take_log(r, &m, &w);
+		else if (m.type == MESSAGE_PEER)
+			take_peer(r, &m, &w);
+		else if (m.type == MESSAGE_STOP)
+			stop(r);
+		fd_close(&m.fd);
+	}
+	if (r->stopped || rc == SP_E_AGAIN)
+		return;
+	/* without the helper there is nobody to go on for */
+	log_warn("the helper's channel ended: %s", err_str(rc));
+	stop(r);
+}
+
+static void
+after(void *arg)
+{
+	struct recorder *r = arg;
+
+	peer_after(&r->peer);
+}
+
+static void
+read_conf(struct recorder *r)
+{
+	struct buf err = BUF_INIT(CONF_ERRORS_MAX);
+	const struct conf_defaults defaults = { "/", "off", "/", "/" };
+	int rc;
+
+	rc = conf_parse(buf_view(&r->role.conf), &defaults, &r->conf, &err);
+	if (rc != 0)
+		role_fail(&r->role, "configuration: %.*s",
+		    VIEW_ARG(buf_view(&err)));
+	buf_clear(&err);
+	log_set_level((enum log_level)r->conf->main.error_level);
+}
+
+/* Everything that needs a directory by descriptor; then the walls. */
+static void
+open_dirs(struct recorder *r)
+{
+	int dirs[STORE_DIRS_MAX + 1];
+	const char *what = NULL;
+	size_t i, n = 0;
+	int rc;
+
+	rc = signer_open(&r->signer, r->role.key_dir_fd);
+	if (rc != 0)
+		role_fail(&r->role, "the recorder's key (%s): %s",
+		    SIGNER_KEY_FILE, err_str(rc));
+	if (r->role.key_dir_fd < 0)
+		log_notice("no key directory: seals are signed with a key of "
+			   "this run");
+	rc = store_init(&r->store, r->conf, &r->signer);
+	for (i = 0; i < r->role.trace_dirs_n && rc == 0; i++) {
+		dirs[n++] = r->role.trace_dirs[i].fd;
+		rc = store_add_dir(&r->store, r->role.trace_dirs[i].index,
+		    r->role.trace_dirs[i].fd);
+		if (rc == 0)
+			rc = signer_publish(&r->signer,
+			    r->role.trace_dirs[i].fd, store_mode(&r->store));
+	}
+	if (rc != 0)
+		role_fail(&r->role, "the directories of the traces: %s",
+		    err_str(rc));
+	fd_close(&r->role.key_dir_fd);
+	rc = confine_enter(CONFINE_RECORDER, dirs, n, &what);
+	if (rc == SP_E_UNSUPPORTED && (r->role.flags & ROLE_CONFINE) == 0)
+		log_notice("recorder runs without %s", what);
+	else if (rc != 0)
+		role_fail(&r->role, "cannot confine the recorder: %s: %s", what,
+		    err_str(rc));
+}
+
+static void
+serve(struct recorder *r)
+{
+	int rc;
+
+	r->poller = poller_new();
+	rc = r->poller != NULL ? peer_init(&r->peer, r->poller, &r->store)
+			       : SP_E_NOMEM;
+	if (rc == 0)
+		r->helper_ready = poller_add(r->poller,
+		    channel_fd(r->role.helper), POLLER_READ, on_helper, r);
+	if (rc != 0 || r->helper_ready == NULL)
+		role_fail(&r->role, "recorder: %s", err_str(SP_E_NOMEM));
+	poller_after(r->poller, after, r);
+	if (r->role.peer_fd >= 0) {
+		rc = peer_attach(&r->peer, r->role.peer_fd);
+		r->role.peer_fd = -1;
+	}
+	if (rc == 0)
+		rc = role_ready(&r->role);
+	if (rc != 0)
+		role_fail(&r->role, "recorder: %s", err_str(rc));
+	rc = poller_run(r->poller);
+	if (rc != 0)
+		log_error("waiting for events: %s", err_str(rc));
+	peer_shutdown(&r->peer);
+}
+
+int
+main(int argc, char **argv)
+{
+	static struct recorder r;
+	int rc;
+
+	(void)argc;
+	(void)argv;
+	log_init("recorder");
+	(void)umask(0); /* modes are what is asked for */
+	rc = role_boot(&r.role, MESSAGE_RECORDER);
+	if (r.role.error_log_fd >= 0)
+		log_set_fd(r.role.error_log_fd);
+	if (rc != 0)
+		role_fail(&r.role, "recorder: start: %s", err_str(rc));
+	read_conf(&r);
+	open_dirs(&r);
+	serve(&r);
+	peer_clear(&r.peer);
+	store_clear(&r.store);
+	signer_clear(&r.signer);
+	poller_remove(r.helper_ready);
+	poller_free(r.poller);
+	conf_free(r.conf);
+	role_clear(&r.role);
+	return 0;
+}

@@ -1,0 +1,301 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "os/fd.h"
+#include "recorder/store.h"
+
+enum {
+	FLOOR_BYTES = 64 * 1024 * 1024,
+	FLOOR_PART = 20, /* 5 % */
+	PROBE_MAX_BYTES = 64 * 1024 * 1024,
+};
+#define PROBE_FILE ".sallyport-probe"
+
+bool
+store_session_valid(struct view id)
+{
+	size_t i;
+
+	if (id.n == 0 || id.n > STORE_SESSION_MAX || id.p[0] == '.')
+		return false;
+	for (i = 0; i < id.n; i++) {
+		unsigned char c = (unsigned char)id.p[i];
+		unsigned char lower = c | 0x20;
+
+		if (!(c >= '0' && c <= '9') &&
+		    !(lower >= 'a' && lower <= 'z') && c != '_' && c != '.' &&
+		    c != '-')
+			return false;
+	}
+	return true;
+}
+
+int
+store_init(struct store *s, const struct conf *conf,
+    const struct signer *signer)
+{
+	*s = (struct store){ .conf = conf, .signer = signer };
+	TAILQ_INIT(&s->traces);
+	s->by_key = hmap_new(STORE_TRACES_MAX);
+	return s->by_key != NULL ? 0 : SP_E_NOMEM;
+}
+
+void
+store_clear(struct store *s)
+{
+	struct trace *t;
+
+	while (s->by_key != NULL && (t = TAILQ_FIRST(&s->traces)) != NULL) {
+		TAILQ_REMOVE(&s->traces, t, link);
+		trace_free(t);
+	}
+	hmap_free(s->by_key);
+	s->by_key = NULL;
+}
+
+int
+store_add_dir(struct store *s, uint32_t capture, int fd)
+{
+	struct stat st;
+
+	if (s->dirs_n == STORE_DIRS_MAX)
+		return SP_E_LIMIT;
+	if (fstat(fd, &st) != 0)
+		return err_from_errno(errno);
+	s->dirs[s->dirs_n++] = (struct store_dir){ .capture = capture,
+		.fd = fd,
+		.dev = (uint64_t)st.st_dev,
+		.ino = (uint64_t)st.st_ino };
+	return 0;
+}
+
+mode_t
+store_mode(const struct store *s)
+{
+	/* the directory's setgid bit gives them the group */
+	return s->conf->main.trace_group.n > 0 ? 0640 : 0600;
+}
+
+static const struct store_dir *
+dir_of(const struct store *s, uint32_t capture)
+{
+	size_t i;
+
+	for (i = 0; i < s->dirs_n; i++)
+		if (s->dirs[i].capture == capture)
+			return &s->dirs[i];
+	return NULL;
+}
+
+/* Names of other files that stand beside the traces. */
+static bool
+name_taken(struct view name)
+{
+	size_t dot = name.n;
+	uint64_t n;
+
+	while (dot > 0 && name.p[dot - 1] != '.')
+		dot--;
+	return name.n == 0 || name.p[0] == '.' ||
+	    view_find(name, '/') != name.n || view_ends(name, VIEW(".seal")) ||
+	    view_ends(name, VIEW(".torn")) ||
+	    view_starts(name, VIEW(SIGNER_PUB_FILE)) ||
+	    (dot > 0 && num_u64(view_from(name, dot), 0, UINT64_MAX, &n) == 0);
+}
+
+/* trace_name with $session put in. */
+static int
+file_name(const struct conf_capture *c, struct view session, struct buf *out)
+{
+	const struct view mark = VIEW("$session");
+	struct view rest = c->trace_name;
+	size_t at;
+	int rc = 0;
+
+	while (rc == 0 && rest.n > 0) {
+		at = view_search(rest, mark);
+		rc = buf_add_view(out, view_sub(rest, 0, at));
+		if (rc == 0 && at < rest.n)
+			rc = buf_add_view(out, session);
+		rest = view_from(rest, at + mark.n);
+	}
+	if (rc == 0 && name_taken(buf_view(out)))
+		rc = SP_E_ARG;
+	return rc == SP_E_LIMIT ? SP_E_ARG : rc;
+}
+
+static int
+make_trace(struct store *s, const struct conf_capture *c,
+    const struct store_dir *dir, struct view session, struct view name,
+    struct view key)
+{
+	struct trace *t = trace_new(dir->fd, key, session, name);
+	bool shared;
+	int rc;
+
+	if (t == NULL)
+		return SP_E_NOMEM;
+	/* a file that no session's end will ever close */
+	shared =
+	    view_search(c->trace_name, VIEW("$session")) == c->trace_name.n;
+	if (shared || view_eq(session, VIEW("default")))
+		t->roll_bytes = c->trace_roll_bytes;
+	t->mode = store_mode(s);
+	t->sync = c->trace_sync;
+	rc = hmap_add(s->by_key, key, t);
+	if (rc != 0) {
+		trace_free(t);
+		return rc;
+	}
+	TAILQ_INSERT_TAIL(&s->traces, t, link);
+	return 0;
+}
+
+static void
+forget(struct store *s, struct trace *t)
+{
+	TAILQ_REMOVE(&s->traces, t, link);
+	(void)hmap_del(s->by_key, view_str(t->key));
+	trace_free(t);
+}
+
+int
+store_get(struct store *s, const struct conf_capture *c, struct view session,
+    struct trace **out)
+{
+	const struct store_dir *dir = dir_of(s, c->index);
+	struct buf name = BUF_INIT(TRACE_NAME_MAX);
+	struct buf key = BUF_INIT(TRACE_NAME_MAX + 64);
+	struct trace *t = NULL;
+	int rc;
+
+	if (dir == NULL)
+		return SP_E_NOTFOUND;
+	rc = file_name(c, session, &name);
+	if (rc == 0)
+		/* two captures may share a directory, and so a file */
+		rc = buf_printf(&key, "%llx/%llx/%.*s",
+		    (unsigned long long)dir->dev, (unsigned long long)dir->ino,
+		    VIEW_ARG(buf_view(&name)));
+	if (rc == 0 && hmap_get(s->by_key, buf_view(&key)) == NULL)
+		rc = make_trace(s, c, dir, session, buf_view(&name),
+		    buf_view(&key));
+	if (rc == 0)
+		t = hmap_get(s->by_key, buf_view(&key));
+	buf_clear(&name);
+	buf_clear(&key);
+	if (t == NULL)
+		return rc != 0 ? rc : SP_E_NOMEM;
+	t->sync = t->sync || c->trace_sync;
+	rc = trace_open(t);
+	if (rc != 0) {
+		if (t->refs == 0)
+			forget(s, t);
+		return rc;
+	}
+	t->refs++;
+	TAILQ_REMOVE(&s->traces, t, link);
+	TAILQ_INSERT_TAIL(&s->traces, t, link);
+	*out = t;
+	return 0;
+}
+
+void
+store_put(struct store *s, struct trace *t)
+{
+	(void)s;
+	if (t == NULL)
+		return;
+	err_assert(t->refs > 0);
+	t->refs--;
+}
+
+void
+store_trim(struct store *s)
+{
+	struct trace *t, *next;
+	size_t n = hmap_count(s->by_key);
+
+	for (t = TAILQ_FIRST(&s->traces); t != NULL && n > STORE_OPEN_MAX;
+	     t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->refs > 0)
+			continue;
+		forget(s, t);
+		n--;
+	}
+}
+
+void
+store_seal_all(struct store *s, const char *reason)
+{
+	struct trace *t;
+	int rc;
+
+	TAILQ_FOREACH (t, &s->traces, link) {
+		rc = trace_seal(t, s->signer, reason);
+		if (rc != 0)
+			log_error("trace %s: cannot write the seal: %s",
+			    t->name, err_str(rc));
+	}
+}
+
+static bool
+dir_above_floor(int fd, bool again)
+{
+	uint64_t total, avail, floor;
+	struct statfs st;
+
+	if (fstatfs(fd, &st) != 0)
+		return true; /* not known: the write will tell */
+	total = (uint64_t)st.f_blocks * (uint64_t)st.f_bsize;
+	avail = (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
+	if (total == 0)
+		return true; /* no such notion here */
+	floor = total / FLOOR_PART;
+	if (floor > FLOOR_BYTES)
+		floor = FLOOR_BYTES;
+	if (again)
+		floor += floor / 4;
+	return avail >= floor;
+}
+
+/* Whether n bytes can be had: also what a quota says. */
+static bool
+dir_takes(int fd, uint64_t n)
+{
+	bool good;
+	int probe;
+
+	if (n > PROBE_MAX_BYTES)
+		n = PROBE_MAX_BYTES;
+	if (fd_open_beneath(fd, PROBE_FILE,
+		O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, &probe) != 0)
+		return false;
+	good = fallocate(probe, 0, 0, (off_t)n) == 0 || errno == EOPNOTSUPP;
+	fd_close(&probe);
+	(void)unlinkat(fd, PROBE_FILE, 0);
+	return good;
+}
+
+bool
+store_has_room(const struct store *s, bool again, uint64_t n)
+{
+	size_t i;
+
+	for (i = 0; i < s->dirs_n; i++)
+		if (!dir_above_floor(s->dirs[i].fd, again) ||
+		    (n > 0 && !dir_takes(s->dirs[i].fd, n)))
+			return false;
+	return true;
+}

@@ -1,0 +1,68 @@
+/* All trace files: which there are, which are open, how much room is left. */
+#ifndef SP_RECORDER_STORE_H
+#define SP_RECORDER_STORE_H
+
+#include "base/hmap.h"
+#include "conf/conf.h"
+#include "recorder/trace.h"
+
+enum {
+	STORE_DIRS_MAX = 32,
+	STORE_OPEN_MAX = 256, /* files kept open without an open turn */
+	STORE_SESSION_MAX = 128, /* bytes of a session's id */
+	STORE_TRACES_MAX = 1024 * 1024,
+};
+
+struct store_dir {
+	uint32_t capture; /* index of the conf_capture */
+	int fd; /* borrowed */
+	uint64_t dev, ino;
+};
+
+struct store {
+	const struct conf *conf; /* borrowed */
+	const struct signer *signer; /* borrowed */
+	struct store_dir dirs[STORE_DIRS_MAX];
+	size_t dirs_n;
+	struct hmap *by_key;
+	TAILQ_HEAD(store_traces, trace) traces;
+};
+
+/* [A-Za-z0-9_.-]{1,128} without a leading dot. */
+bool store_session_valid(struct view id);
+
+/*
+ * Context: recorder; blocks on the disk where trace.h says so.
+ * Owner:   store_clear() closes and frees everything.
+ * Returns: 0; SP_E_NOMEM.
+ */
+int store_init(struct store *s, const struct conf *conf,
+    const struct signer *signer) must_check;
+void store_clear(struct store *s);
+/* The directory of one capture's traces: 0; SP_E_LIMIT; the call's error. */
+int store_add_dir(struct store *s, uint32_t capture, int fd) must_check;
+/* Mode of new files. */
+mode_t store_mode(const struct store *s);
+
+/*
+ * The trace file of a session under a capture, opened; one reference is
+ * taken, store_put() gives it back.
+ * Returns: 0; SP_E_NOTFOUND no such directory; SP_E_ARG the name is not one
+ *          that a trace may have; what trace_open() returns.
+ */
+int store_get(struct store *s, const struct conf_capture *capture,
+    struct view session, struct trace **out) must_check;
+void store_put(struct store *s, struct trace *t);
+/* Closes what has not been used for long, beyond STORE_OPEN_MAX. */
+void store_trim(struct store *s);
+/* Seals every file that was written to since its last seal. */
+void store_seal_all(struct store *s, const char *reason);
+
+/*
+ * Room: true when each directory's filesystem has more free than the floor
+ * (the lesser of 64 MiB and 5 % of it; a quarter more when `again`, so that
+ * the answer does not flap), and n bytes can be had.
+ */
+bool store_has_room(const struct store *s, bool again, uint64_t n);
+
+#endif

@@ -1,0 +1,83 @@
+/* One trace file: opening with recovery, appending, rolling, sealing. */
+#ifndef SP_RECORDER_TRACE_H
+#define SP_RECORDER_TRACE_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "recorder/chain.h"
+#include "recorder/seal.h"
+
+enum {
+	TRACE_NAME_MAX = 220, /* leaves room for .N, .seal and the like */
+	TRACE_UNDELIVERED_MAX = 4096,
+};
+
+struct trace {
+	TAILQ_ENTRY(trace) link; /* the store's, least recently used first */
+	unsigned refs; /* turns that name it */
+	char *key; /* owned; the store's */
+	int dir; /* borrowed */
+	char *session; /* owned; of the first turn */
+	char *name; /* owned */
+	mode_t mode;
+	uint64_t roll_bytes; /* 0: never rolls */
+	bool sync; /* fdatasync before a turn counts as recorded */
+	int fd; /* -1: closed for the time being */
+	uint64_t size;
+	char head[DIGEST_HEX + 1]; /* hash of the last record */
+	uint64_t turn_high; /* highest turn number given out */
+	bool dirty; /* written since the last fdatasync */
+	int sync_rc; /* of that fdatasync */
+	bool sealed; /* nothing was written since the last seal */
+	bool sum_ok; /* sum has seen all of the file */
+	struct chain_sum sum;
+	uint64_t *undelivered; /* owned; ascending */
+	size_t undelivered_n, undelivered_cap;
+	uint64_t undelivered_more;
+};
+
+/*
+ * Context: recorder; blocks on the disk.
+ * Owner:   the caller; trace_free() closes the file.
+ * Returns: NULL without memory.
+ */
+struct trace *trace_new(int dir, struct view key, struct view session,
+    struct view name) must_check;
+void trace_free(struct trace *t);
+
+/*
+ * Opens the file if it is closed.  A last line without its end is appended to
+ * NAME.torn and cut off; turn number and chain go on from the last record.
+ * Of an empty file that rolls, they go on from the newest roll.
+ * Returns: 0; SP_E_DENIED not a regular file, or another process has it;
+ *          SP_E_NOSPC; the call's error.
+ */
+int trace_open(struct trace *t) must_check;
+void trace_close(struct trace *t);
+/*
+ * Ends the record with the chain's members and appends it by one write.  What
+ * a short write left is cut off again.
+ * Parameters: line, as record_write() made it; k, signs the file that is
+ *          rolled to make room.
+ * Returns: 0; SP_E_NOSPC disk or quota full; SP_E_LIMIT; SP_E_NOMEM; the
+ *          call's error.
+ */
+int trace_append(struct trace *t, struct buf *line,
+    const struct signer *k) must_check;
+/* fdatasync when dirty; the result stays in sync_rc until the next append. */
+void trace_sync(struct trace *t);
+void trace_undelivered(struct trace *t, uint64_t turn);
+/*
+ * Writes the seal of the file as it is.
+ * Returns: 0, also when there is nothing new to seal; the call's error.
+ */
+int trace_seal(struct trace *t, const struct signer *k,
+    const char *reason) must_check;
+
+/*
+ * The number N of a file NAME.N; 0: it is none such.
+ */
+uint64_t trace_roll_number(struct view file, struct view name);
+
+#endif
