@@ -158,9 +158,15 @@ site_open_log(struct view path, int *fd, const char **why)
 	mem_free(text);
 	if (rc != SP_OK)
 		return rc;
-	fd_close(fd);
-	*fd = opened;
-	return SP_OK;
+	if (*fd < 0) {
+		*fd = opened;
+		return SP_OK;
+	}
+	/* the same number, as the log writes to it */
+	if (dup3(opened, *fd, O_CLOEXEC) < 0)
+		rc = err_from_errno(errno);
+	fd_close(&opened);
+	return rc;
 }
 
 static int

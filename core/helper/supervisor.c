@@ -571,8 +571,6 @@ sup_on_reopen(void *arg, int signo)
 	(void)signo;
 	if (site_reopen_logs(site) == SP_OK)
 		log_notice("logs are opened again");
-	if (site->error_fd >= 0)
-		log_set_fd(site->error_fd);
 	sup_send_log(&s->reactor, MESSAGE_LOG_ERROR, site->error_fd);
 	sup_send_log(&s->recorder, MESSAGE_LOG_ERROR, site->error_fd);
 	sup_send_log(&s->reactor, MESSAGE_LOG_ACCESS, site->access_fd);
