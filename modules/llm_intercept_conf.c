@@ -27,18 +27,20 @@ static int
 pass_one(struct conf_parse *p, struct llm_intercept_conf *c, struct view arg)
 {
 	struct buf path = BUF_INIT(4096);
-	char *mem = NULL;
+	struct view v;
+	char *mem;
 	int rc;
 
 	rc = view_find(arg, '?') < arg.n ? SP_E_SYNTAX
 					 : conf_path_normalise(arg, &path);
-	if (rc == 0) {
-		mem = conf_alloc(p, buf_len(&path));
+	v = buf_view(&path);
+	if (rc == 0 && v.p != NULL) {
+		mem = conf_alloc(p, v.n);
 		rc = mem == NULL ? SP_E_NOMEM : 0;
-	}
-	if (rc == 0) {
-		memcpy(mem, buf_view(&path).p, buf_len(&path));
-		rc = add_pass(p, c, view_of(mem, buf_len(&path)));
+		if (mem != NULL) {
+			memcpy(mem, v.p, v.n);
+			rc = add_pass(p, c, view_of(mem, v.n));
+		}
 	} else if (rc != SP_E_NOMEM) {
 		rc = conf_error(p,
 		    "bad path \"%.*s\" in pass; expected paths like "

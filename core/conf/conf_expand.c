@@ -213,6 +213,7 @@ static int
 expand_include(struct expand *ex, struct frame *f, struct view arg)
 {
 	struct buf path = BUF_INIT(PATH_MAX);
+	const char *text;
 	int rc;
 
 	if (f->depth >= CONF_INCLUDE_MAX) {
@@ -221,10 +222,10 @@ expand_include(struct expand *ex, struct frame *f, struct view arg)
 		return rc == SP_E_NOMEM ? rc : SP_E_LIMIT;
 	}
 	rc = include_path(ex, f, arg, &path);
-	if (rc == 0 && strpbrk(buf_view(&path).p, "*?[") != NULL)
-		rc = expand_glob(ex, f, buf_view(&path).p);
-	else if (rc == 0)
-		rc = expand_path(ex, f, buf_view(&path).p);
+	text = buf_view(&path).p;
+	if (rc == 0 && text != NULL)
+		rc = strpbrk(text, "*?[") != NULL ? expand_glob(ex, f, text)
+						  : expand_path(ex, f, text);
 	buf_clear(&path);
 	return rc;
 }
@@ -425,7 +426,7 @@ expand_path(struct expand *ex, const struct frame *outer, const char *path)
 	struct frame f = { .outer = outer, .name = path, .is_file = true };
 	const struct frame *o;
 	char dir[PATH_MAX];
-	struct stat st;
+	struct stat st = { 0 };
 	int fd = -1, rc;
 
 	f.depth = outer == NULL ? 0 : outer->depth + 1;

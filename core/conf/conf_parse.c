@@ -185,7 +185,7 @@ read_all(struct conf_parse *p, struct view expanded)
 	struct view text;
 	int rc;
 
-	if (expanded.n > 2 * CONF_TEXT_MAX)
+	if (expanded.n > (size_t)2 * CONF_TEXT_MAX)
 		return conf_error(p,
 		    "configuration is too large; expected at most %d bytes",
 		    CONF_TEXT_MAX);

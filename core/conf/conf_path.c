@@ -57,7 +57,7 @@ end_segment(struct buf *out, size_t start, size_t from)
 	}
 	if (!view_eq(seg, VIEW("..")))
 		return 0;
-	if (from == start)
+	if (from == start || all.p == NULL)
 		return SP_E_SYNTAX; /* would leave the root */
 	to = from - 1;
 	while (to > start && all.p[to] != '/')

@@ -49,8 +49,8 @@ conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
 		    "never the secret itself",
 		    row->name);
 	}
-	grown = conf_more(p, c->secrets, c->secrets_n, sizeof(*c->secrets),
-	    row->name);
+	grown =
+	    conf_more(p, c->secrets, c->secrets_n, sizeof(void *), row->name);
 	if (grown == NULL)
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	c->secrets = grown;

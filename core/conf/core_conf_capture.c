@@ -246,7 +246,7 @@ dump_trace_keep(const struct conf_directive *row, const void *base,
 	return buf_printf(out, "%s%s %s %s;\n", indent, row->name, ms, bytes);
 }
 
-#define GIB (1024 * 1024 * 1024)
+#define GIB ((uint64_t)1 << 30)
 
 const struct conf_directive core_conf_capture[] = {
 	{ .name = "level",
@@ -360,7 +360,7 @@ const struct conf_directive core_conf_capture[] = {
 	    .min = 4096,
 	    .def = "256m",
 	    .args = "SIZE",
-	    .max = (uint64_t)1024 * GIB,
+	    .max = 1024 * GIB,
 	    .doc = "Size at which the trace of the session default is sealed "
 		   "and a new one\nbegins." },
 	{ .name = "turn_max",
@@ -368,7 +368,7 @@ const struct conf_directive core_conf_capture[] = {
 	    .type = CONF_SIZE,
 	    .offset = CAP(turn_max_bytes),
 	    .min = 4096,
-	    .max = (uint64_t)4 * GIB,
+	    .max = 4 * GIB,
 	    .def = "64m",
 	    .args = "SIZE",
 	    .doc = "Memory that one open turn may take; a larger one is "
@@ -427,8 +427,8 @@ core_conf_capture_block(struct conf_parse *p, const struct conf_directive *row,
 		return rc;
 	c = conf_alloc(p, sizeof(*c));
 	b.what = conf_text(p, "capture \"%.*s\"", VIEW_ARG(args[1]));
-	grown = conf_more(p, conf->captures, conf->captures_n,
-	    sizeof(*conf->captures), row->name);
+	grown = conf_more(p, conf->captures, conf->captures_n, sizeof(void *),
+	    row->name);
 	if (c == NULL || b.what == NULL || grown == NULL)
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	c->name = args[1];

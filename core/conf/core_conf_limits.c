@@ -9,9 +9,9 @@ enum {
 };
 
 #define MS_DAY 86400000
-#define KIB 1024
-#define MIB (1024 * 1024)
-#define GIB (1024 * 1024 * 1024)
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
 
 const struct conf_directive core_conf_limits[] = {
 	{ .name = "client_header_timeout",

@@ -172,7 +172,7 @@ dump_resolver(const struct conf_directive *row, const void *base,
 static const char *const only_off[] = { "off", NULL };
 static const char *const log_words[] = { "off", "stderr", NULL };
 
-#define MIB (1024 * 1024)
+#define MIB ((uint64_t)1 << 20)
 #define MS_DAY 86400000
 
 const struct conf_directive core_conf_main[] = {
@@ -284,7 +284,7 @@ const struct conf_directive core_conf_main[] = {
 	    .type = CONF_SIZE,
 	    .offset = MAIN(recorder_buffer_bytes),
 	    .min = MIB,
-	    .max = (uint64_t)64 * 1024 * MIB,
+	    .max = 65536 * MIB,
 	    .def = "64m",
 	    .args = "SIZE",
 	    .doc = "Memory for what the recorder has not yet taken, over all "

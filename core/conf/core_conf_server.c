@@ -320,8 +320,8 @@ location_block(struct conf_parse *p, const struct conf_directive *row,
 	(void)n;
 	loc = conf_alloc(p, sizeof(*loc));
 	b.what = conf_text(p, "location \"%.*s\"", VIEW_ARG(args[1]));
-	grown =
-	    conf_more(p, s->locations, s->locations_n, sizeof(loc), row->name);
+	grown = conf_more(p, s->locations, s->locations_n, sizeof(void *),
+	    row->name);
 	if (loc == NULL || b.what == NULL || grown == NULL)
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	rc = location_path(p, args[1], loc);
@@ -451,8 +451,8 @@ core_conf_server_block(struct conf_parse *p, const struct conf_directive *row,
 	(void)args;
 	(void)n;
 	s = conf_alloc(p, sizeof(*s));
-	grown = conf_more(p, c->servers, c->servers_n, sizeof(*c->servers),
-	    row->name);
+	grown =
+	    conf_more(p, c->servers, c->servers_n, sizeof(void *), row->name);
 	if (s == NULL || grown == NULL)
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	s->index = (unsigned)c->servers_n;

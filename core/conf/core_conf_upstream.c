@@ -54,7 +54,7 @@ dump_server(const struct conf_directive *row, const void *base,
 static const char *const balances[] = { "session", "least_conn", NULL };
 
 #define MS_DAY 86400000
-#define GIB (1024 * 1024 * 1024)
+#define GIB ((uint64_t)1 << 30)
 
 const struct conf_directive core_conf_upstream[] = {
 	{ .name = "server",
@@ -228,8 +228,8 @@ core_conf_upstream_block(struct conf_parse *p, const struct conf_directive *row,
 		return rc;
 	u = conf_alloc(p, sizeof(*u));
 	b.what = conf_text(p, "upstream \"%.*s\"", VIEW_ARG(args[1]));
-	grown = conf_more(p, c->upstreams, c->upstreams_n,
-	    sizeof(*c->upstreams), row->name);
+	grown = conf_more(p, c->upstreams, c->upstreams_n, sizeof(void *),
+	    row->name);
 	if (u == NULL || b.what == NULL || grown == NULL)
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	u->name = args[1];
