@@ -14,7 +14,6 @@ enum {
 	/* u32, u8, u64, u32, u32, u8 and the finish_reason */
 	DONE_ENTRY_MAX = 22 + 64,
 	CREDIT_ENTRY = 8,
-	TURN_MIN_BYTES = 64 * 1024,
 };
 
 int
@@ -158,7 +157,6 @@ static int
 turn_add(struct turns *t, struct turn *u, struct view session)
 {
 	const struct conf_capture *c = u->capture;
-	uint64_t max = c->turn_max_bytes;
 	struct turn *other;
 	int rc;
 
@@ -172,9 +170,8 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 	t->open_n++;
 	memcpy(u->session, session.p, session.n);
 	u->opened_us = clock_us();
-	if (max < TURN_MIN_BYTES)
-		max = TURN_MIN_BYTES;
-	assemble_init(&u->assemble, (size_t)max, keep_of(c));
+	assemble_init(
+	    &u->assemble, (size_t)c->turn_max_bytes, keep_of(c));
 	u->trace_rc = store_get(t->store, c, session, &u->trace);
 	if (u->trace_rc == 0)
 		u->number = ++u->trace->turn_high;
