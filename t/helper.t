@@ -339,6 +339,7 @@ def test_life():
     tap.eq(events(folder)[-3:], ["delivered 5", "delivered 999", "stop 0"],
            "the recorder saw the reactor's last word, then stopped")
     tap.ok(gone(i["pid"]), "no role is left")
+    tap.ok(not os.path.exists(f"{TMP}/pid"), "nor the pid_file")
 
 
 def test_restarts():
@@ -525,6 +526,50 @@ def test_ordinary_user():
            "its state is under XDG's default")
 
 
+def test_unwritable():
+    if not IS_ROOT:
+        tap.skip("a trace directory that cannot be written", "not root")
+        return
+    home = os.path.join(TMP, "home")
+    d = Daemon("proxy", "http://127.0.0.1:9/v1", "--port", "0", cwd=TMP,
+               user=65534, env={"HOME": home, "XDG_STATE_HOME": ""})
+    tap.ok(d.wait() == 1 and "cannot be written" in d.text,
+           "a trace directory that cannot be written is named", d.text)
+
+
+def test_pid_1():
+    """As the first process of a container it reaps what others left."""
+    path, _ = conf()
+    probe = subprocess.run(["unshare", "-pf", "true"], check=False,
+                           capture_output=True) if IS_ROOT else None
+    if probe is None or probe.returncode != 0:
+        tap.skip("as pid 1", "no pid namespace to be had")
+        return
+    d = Daemon.__new__(Daemon)
+    d.text = ""
+    d.p = subprocess.Popen(
+        ["unshare", "-pf", "--kill-child", BIN, "-c", path], env={
+            **ENV, "TEST_KEY": KEY}, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL)
+    tap.ok(d.port(), "as pid 1 it serves", d.text)
+    with open(f"/proc/{d.p.pid}/task/{d.p.pid}/children",
+              encoding="utf-8") as f:
+        first = int(f.read().split()[0])
+    subprocess.run(["nsenter", f"--pid=/proc/{first}/ns/pid", "sh", "-c",
+                    "(true &) ; exit 0"], check=True)
+    left = []
+    for _ in range(2000):
+        d.info()
+        with open(f"/proc/{first}/task/{first}/children",
+                  encoding="utf-8") as f:
+            left = f.read().split()
+        if len(left) == 2:
+            break
+    tap.eq(len(left), 2, "and reaps a child that is not its own")
+    os.kill(first, signal.SIGTERM)
+    tap.eq(d.wait(), 0, "and stops")
+
+
 def test_notify():
     path, _ = conf()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -550,6 +595,8 @@ try:
     test_logs()
     test_proxy_runs()
     test_ordinary_user()
+    test_unwritable()
+    test_pid_1()
     test_notify()
 finally:
     shutil.rmtree(TMP, ignore_errors=True)

@@ -131,6 +131,12 @@ site_open_trace(struct site *s, const struct conf_capture *c)
 	}
 	if (rc != SP_OK)
 		return site_bad("trace directory", c->trace_dir, rc, why);
+	/* taken as it is for an ordinary user: but it must be of use */
+	if (!ids->change && faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) != 0) {
+		fd_close(&fd);
+		return site_bad("trace directory", c->trace_dir, SP_E_DENIED,
+		    "cannot be written by this user");
+	}
 	s->traces[s->traces_n].index = c->index;
 	s->traces[s->traces_n].fd = fd;
 	s->traces_n++;

@@ -61,6 +61,7 @@ struct supervisor {
 	enum sup_phase phase;
 	unsigned stops; /* signals so far */
 	bool hurry; /* no waiting for calls in flight */
+	bool pid_written;
 	int status;
 	struct sup_role reactor, recorder;
 };
@@ -147,15 +148,17 @@ sup_print_ready(struct supervisor *s)
 		rc = site_addresses(s->w->site, &b);
 	if (rc == SP_OK)
 		log_notice("%.*s", VIEW_ARG(buf_view(&b)));
-	/* once more for whoever started it, when the log goes elsewhere */
-	if (rc == SP_OK && !view_eq(m->error_log, VIEW("stderr")) &&
+	/* once more for whoever started it, when the log does not show it */
+	if (rc == SP_OK &&
+	    (!view_eq(m->error_log, VIEW("stderr")) ||
+		log_level() < LOG_LEVEL_NOTICE) &&
 	    buf_add_char(&b, '\n') == SP_OK)
 		(void)!write(STDOUT_FILENO, buf_view(&b).p, buf_len(&b));
 	buf_clear(&b);
 }
 
 static void
-sup_write_pid(const struct supervisor *s)
+sup_write_pid(struct supervisor *s)
 {
 	struct view v = s->w->conf->main.pid_file;
 	const char *why = "";
@@ -171,6 +174,22 @@ sup_write_pid(const struct supervisor *s)
 	if (rc != SP_OK)
 		log_error("pid_file %.*s: %s", VIEW_ARG(v),
 		    why[0] ? why : err_str(rc));
+	s->pid_written = rc == SP_OK;
+	mem_free(path);
+}
+
+/*
+ * Safe: the folder was checked to be root's or ours when it was written, and
+ * unlink(2) follows no link.
+ */
+static void
+sup_remove_pid(const struct supervisor *s)
+{
+	struct view v = s->w->conf->main.pid_file;
+	char *path = s->pid_written ? mem_strndup(v.p, v.n) : NULL;
+
+	if (path != NULL)
+		(void)unlink(path);
 	mem_free(path);
 }
 
@@ -677,6 +696,7 @@ supervisor_run(struct rolerun_world *w)
 			s.status = 1;
 		}
 	}
+	sup_remove_pid(&s);
 	if (s.p != NULL) {
 		sup_clear_role(&s.reactor);
 		sup_clear_role(&s.recorder);

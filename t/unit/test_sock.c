@@ -100,7 +100,8 @@ test_unix(void)
 static void
 test_dir(void)
 {
-	struct dir_want want = { geteuid(), getegid(), 0700, false, 0700 };
+	struct dir_want want = { geteuid(), getegid(), 0700, false, 0700,
+		false };
 	const char *why = "";
 	struct stat st;
 	pid_t holder = 0;
@@ -129,6 +130,11 @@ test_dir(void)
 	want.uid++;
 	tap_is_int(dir_open(at("a/b/c"), &want, &dir, &why), SP_E_DENIED,
 	    "not when it is another's");
+	want.as_it_is = true;
+	tap_is_int(dir_open(at("a/b/c"), &want, &dir, &why), SP_OK,
+	    "unless it is taken as it is");
+	fd_close(&dir);
+	want.as_it_is = false;
 	want.uid--;
 	tap_is_int(dir_open(at("file"), &want, &dir, &why), SP_E_SYS,
 	    "not a file");
@@ -145,6 +151,12 @@ test_log(void)
 	tap_is_int(dir_open_log(at("log"), &fd, &why), SP_OK, "a log");
 	fd_close(&fd);
 	tap_is_int(dir_open_log(at("log"), &fd, &why), SP_OK, "again");
+	fd_close(&fd);
+	tap_is_int(dir_write_file(at("log"), "12345", 5, &why), SP_OK,
+	    "filled");
+	tap_is_int(dir_write_file(at("log"), "ab", 2, &why), SP_OK, "replaced");
+	fd = open(at("log"), O_RDONLY | O_CLOEXEC);
+	tap_is_int(lseek(fd, 0, SEEK_END), 2, "by the shorter");
 	fd_close(&fd);
 	(void)!symlink("/tmp/elsewhere", at("link"));
 	tap_ok(dir_open_log(at("link"), &fd, &why) != SP_OK,
