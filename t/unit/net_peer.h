@@ -63,6 +63,7 @@ peer_bound(int type, uint16_t *port)
 	socklen_t len = sizeof(sa);
 	int fd;
 
+	*port = 0;
 	memset(&sa, 0, sizeof(sa));
 	sa.sin_family = AF_INET;
 	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
