@@ -2,7 +2,7 @@
 #include "conf/core_conf.h"
 #include "conf/parse.h"
 
-const struct conf_owner conf_owners[] = {
+const struct conf_owner conf_lookup_owners[] = {
 	{ "Main", core_conf_main },
 	{ "Limits", core_conf_limits },
 	{ "Upstreams", core_conf_upstream },
@@ -75,9 +75,9 @@ nth_rows(size_t i, const struct conf_module **module)
 	size_t n;
 
 	*module = NULL;
-	for (n = 0; conf_owners[n].rows != NULL; n++) {
+	for (n = 0; conf_lookup_owners[n].rows != NULL; n++) {
 		if (n == i)
-			return conf_owners[n].rows;
+			return conf_lookup_owners[n].rows;
 	}
 	if (i - n >= CONF_MODULES_MAX || conf_modules[i - n] == NULL)
 		return NULL;

@@ -122,8 +122,9 @@ conf_manual(struct buf *out)
 	size_t i;
 	int rc = 0;
 
-	for (i = 0; conf_owners[i].rows != NULL && rc == 0; i++)
-		rc = put_rows(out, conf_owners[i].title, conf_owners[i].rows);
+	for (i = 0; conf_lookup_owners[i].rows != NULL && rc == 0; i++)
+		rc = put_rows(out, conf_lookup_owners[i].title,
+		    conf_lookup_owners[i].rows);
 	for (i = 0; i < CONF_MODULES_MAX && conf_modules[i] != NULL && rc == 0;
 	     i++)
 		rc = put_rows(out, conf_modules[i]->name,

@@ -99,7 +99,7 @@ struct conf_owner {
 	const char *title; /* of the manual's section */
 	const struct conf_directive *rows;
 };
-extern const struct conf_owner conf_owners[];
+extern const struct conf_owner conf_lookup_owners[];
 
 /*
  * The whole of core/conf below: Context: every role, does not block.

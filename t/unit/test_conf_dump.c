@@ -99,8 +99,9 @@ test_reference(void)
 	const struct conf_directive *row;
 	size_t i, missing = 0;
 
-	for (i = 0; conf_owners[i].rows != NULL; i++) {
-		for (row = conf_owners[i].rows; row->name != NULL; row++) {
+	for (i = 0; conf_lookup_owners[i].rows != NULL; i++) {
+		for (row = conf_lookup_owners[i].rows; row->name != NULL;
+		     row++) {
 			if (text != NULL && has_word(text, row->name))
 				continue;
 			tap_diag("not in sallyport.conf: %s", row->name);
@@ -207,8 +208,8 @@ main(int argc, char **argv)
 	test_round(full, "all kinds of values");
 	test_files();
 	test_reference();
-	for (i = 0; conf_owners[i].rows != NULL; i++)
-		test_rows(conf_owners[i].rows);
+	for (i = 0; conf_lookup_owners[i].rows != NULL; i++)
+		test_rows(conf_lookup_owners[i].rows);
 	for (i = 0; conf_modules[i] != NULL; i++)
 		test_rows(conf_modules[i]->directives);
 	test_manual(argc > 1);
