@@ -29,9 +29,13 @@ note(int what)
 static void
 on_timer(void *arg)
 {
-	note((int)(intptr_t)arg);
-	if ((intptr_t)arg == 3)
+	int i = (int)(intptr_t)arg;
+
+	note(i);
+	if (i == 3)
 		poller_stop(p);
+	else if (timer[i + 1] != NULL)
+		poller_timer_set(timer[i + 1], 0); /* sooner than it was */
 }
 
 static void
@@ -104,13 +108,13 @@ test_timers(void)
 
 	for (i = 0; i < 4; i++)
 		timer[i] = poller_timer_new(p, on_timer, (void *)(intptr_t)i);
-	poller_timer_set(timer[3], 2);
-	poller_timer_set(timer[1], 1);
+	poller_timer_set(timer[3], 3000000);
+	poller_timer_set(timer[1], 1000000);
 	poller_timer_set(timer[0], 0);
-	poller_timer_set(timer[2], 1000000);
-	poller_timer_stop(timer[2]);
-	poller_timer_stop(timer[2]);
 	poller_timer_set(timer[2], 1);
+	poller_timer_stop(timer[2]);
+	poller_timer_stop(timer[2]);
+	poller_timer_set(timer[2], 2000000);
 	tap_is_int(poller_run(p), SP_OK, "runs until stopped");
 	tap_ok(order_n == 4 && order[0] == 0 && order[1] == 1 &&
 		order[2] == 2 && order[3] == 3,
