@@ -54,6 +54,7 @@ struct gate_request {
 	unsigned status; /* of a DENY, then of the reply, for the log */
 	const char *reason; /* of a DENY: "what, where, remedy" */
 	const char *code; /* of a DENY: machine-readable, e.g. "invalid_key" */
+	const char *allow; /* of a DENY with 405: "GET, HEAD" */
 	/* for the access log; static or the exchange's arena */
 	const char *principal;
 	const char *outcome; /* "ok", "denied", "client_gone", ... */
@@ -72,6 +73,7 @@ struct gate_module {
 	unsigned principals; /* whom it may serve */
 	bool beneath; /* also serves what lies beneath its location */
 	bool wants_body; /* MESSAGE runs when the body is whole */
+	bool checks_token; /* location->token is its own matter */
 	int (*setup)(struct gate *g); /* metrics; no I/O */
 	int (*start)(struct gate *g); /* confined, before accepting */
 	void (*stop)(struct gate *g);
@@ -107,6 +109,10 @@ const struct conf *gate_conf(const struct gate *g);
 struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
 void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
+/* Where access lines go: taken, the one before is closed; -1 none. */
+void gate_set_access_log(struct gate *g, int fd);
+/* The module's row of its directives, or NULL when it is not linked. */
+const struct gate_module *gate_module_of(const struct conf_module *conf);
 
 /* After GATE_HOLD: the verdict that the hook could not give at once. */
 void gate_resume(struct gate_request *r, enum gate_verdict v);

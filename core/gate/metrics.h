@@ -18,7 +18,7 @@ enum metrics_kind { METRICS_COUNTER, METRICS_GAUGE, METRICS_HISTOGRAM };
  * Context: reactor.
  * Parameters: name without "sallyport_" and "_total"; labels: up to 4 names,
  *          NULL-terminated, or NULL; bounds: upper bounds in seconds of a
- *          histogram, ascending, without +Inf.
+ *          histogram, ascending, without +Inf; 0 ends them; at most 24.
  * Returns: the metric (the same for the same name), or NULL without memory.
  */
 struct metrics *metrics_new(void) must_check;

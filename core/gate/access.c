@@ -1,0 +1,166 @@
+#include "config.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gate/access.h"
+#include "json/jwrite.h"
+#include "os/fd.h"
+
+enum {
+	ACCESS_BUFFER_MAX = 64 * 1024, /* of one turn of the loop */
+	ACCESS_FLUSH_AT = 48 * 1024,
+	ACCESS_PATH_MAX = 1024,
+	ACCESS_METHOD_MAX = 32,
+};
+
+struct access {
+	struct loop_task *task;
+	struct buf lines;
+	int fd;
+	uint64_t lost;
+	bool failing; /* it was said already */
+};
+
+static void
+access_fail(struct access *a, int rc)
+{
+	a->lost++;
+	if (!a->failing)
+		log_error("access log: %s; lines are lost", err_str(rc));
+	a->failing = true;
+}
+
+static void
+access_flush(void *arg)
+{
+	struct access *a = arg;
+	struct view v = buf_view(&a->lines);
+	struct iovec iov = { a->lines.mem + a->lines.off, v.n };
+	size_t done = 0;
+	int rc;
+
+	if (v.n > 0 && a->fd >= 0) {
+		rc = fd_writev(a->fd, &iov, 1, &done);
+		/* a reader that is too slow loses lines, and nobody waits */
+		if (rc == SP_OK && done == v.n)
+			a->failing = false;
+		else
+			access_fail(a, rc == SP_OK ? SP_E_AGAIN : rc);
+	}
+	buf_reset(&a->lines, 4096);
+}
+
+struct access *
+access_new(struct loop *l)
+{
+	struct access *a = mem_calloc(1, sizeof(*a));
+
+	if (a == NULL)
+		return NULL;
+	a->fd = -1;
+	buf_init(&a->lines, ACCESS_BUFFER_MAX);
+	a->task = loop_task_new(l, access_flush, a);
+	if (a->task == NULL) {
+		mem_free(a);
+		return NULL;
+	}
+	return a;
+}
+
+void
+access_free(struct access *a)
+{
+	if (a == NULL)
+		return;
+	access_flush(a);
+	loop_task_free(a->task);
+	buf_clear(&a->lines);
+	fd_close(&a->fd);
+	mem_free(a);
+}
+
+void
+access_set_fd(struct access *a, int fd)
+{
+	access_flush(a);
+	fd_close(&a->fd);
+	a->fd = fd;
+	a->failing = false;
+}
+
+static void
+access_put_str(struct jwrite *w, const char *key, const char *s)
+{
+	jwrite_key(w, key);
+	jwrite_cstr(w, s);
+}
+
+static void
+access_put_u64(struct jwrite *w, const char *key, uint64_t v)
+{
+	jwrite_key(w, key);
+	jwrite_u64(w, v);
+}
+
+static int
+access_write(struct buf *out, const struct access_line *l)
+{
+	struct jwrite w;
+	char now[32];
+
+	clock_format(clock_wall_us(), now);
+	jwrite_init(&w, out);
+	jwrite_object(&w);
+	access_put_str(&w, "time", now);
+	access_put_str(&w, "listener", l->listener);
+	access_put_str(&w, "peer", l->peer);
+	access_put_u64(&w, "conn", l->connection);
+	access_put_u64(&w, "request", l->number);
+	jwrite_key(&w, "method");
+	jwrite_string(&w, view_sub(l->method, 0, ACCESS_METHOD_MAX));
+	jwrite_key(&w, "path");
+	jwrite_string(&w, view_sub(l->path, 0, ACCESS_PATH_MAX));
+	access_put_u64(&w, "status", l->status);
+	access_put_u64(&w, "bytes", l->bytes);
+	jwrite_key(&w, "duration_ms");
+	jwrite_double(&w, (double)l->duration_us / 1000.0);
+	access_put_str(&w, "principal", l->principal);
+	access_put_str(&w, "module", l->module);
+	jwrite_key(&w, "session");
+	if (l->session.n > 0)
+		jwrite_string(&w, l->session);
+	else
+		jwrite_null(&w);
+	access_put_str(&w, "outcome", l->outcome);
+	jwrite_end_object(&w);
+	return jwrite_finish(&w);
+}
+
+void
+access_add(struct access *a, const struct access_line *line)
+{
+	size_t before;
+	int rc;
+
+	if (a->fd < 0)
+		return;
+	if (buf_len(&a->lines) >= ACCESS_FLUSH_AT)
+		access_flush(a);
+	before = buf_len(&a->lines);
+	rc = access_write(&a->lines, line);
+	if (rc == SP_OK)
+		rc = buf_add_char(&a->lines, '\n');
+	if (rc != SP_OK) {
+		buf_truncate(&a->lines, before);
+		access_fail(a, rc);
+		return;
+	}
+	loop_task_post(a->task);
+}
+
+uint64_t
+access_lost(const struct access *a)
+{
+	return a->lost;
+}

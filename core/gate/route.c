@@ -1,0 +1,91 @@
+#include "config.h"
+
+#include "gate/gate.h"
+#include "gate/route.h"
+
+/* Without the port; an IPv6 literal keeps its brackets. */
+static struct view
+route_host(struct view authority)
+{
+	size_t i = 0;
+
+	if (authority.n > 0 && authority.p[0] == '[')
+		i = view_find(authority, ']');
+	while (i < authority.n && authority.p[i] != ':')
+		i++;
+	return view_sub(authority, 0, i);
+}
+
+static bool
+route_server_named(const struct conf_server *s, struct view host)
+{
+	size_t i;
+
+	for (i = 0; i < s->server_names.n; i++)
+		if (view_eq_nocase(s->server_names.v[i], host))
+			return true;
+	return false;
+}
+
+const struct conf_server *
+route_server(const struct conf_server *const *servers, size_t n,
+    struct view authority)
+{
+	struct view host;
+	size_t i;
+
+	if (n == 1)
+		return servers[0];
+	host = route_host(authority);
+	/* RFC 1034 s3.1: the root's dot is no part of the name */
+	if (host.n > 1 && host.p[host.n - 1] == '.')
+		host.n--;
+	for (i = 0; i < n; i++)
+		if (route_server_named(servers[i], host))
+			return servers[i];
+	return servers[0];
+}
+
+static bool
+route_matches(const struct conf_location *l, struct view path,
+    struct view *rest)
+{
+	const struct gate_module *m;
+
+	if (view_eq(l->path, path)) {
+		*rest = VIEW("");
+		return true;
+	}
+	m = gate_module_of(l->handler);
+	if (m == NULL || !m->beneath)
+		return false;
+	if (view_eq(l->path, VIEW("/"))) {
+		*rest = path;
+		return true;
+	}
+	if (!view_starts(path, l->path) || path.p[l->path.n] != '/')
+		return false;
+	*rest = view_from(path, l->path.n);
+	return true;
+}
+
+bool
+route_find(const struct conf_server *server, struct view path,
+    struct route_found *out)
+{
+	struct view rest;
+	size_t i;
+
+	out->location = NULL;
+	for (i = 0; i < server->locations_n; i++) {
+		const struct conf_location *l = server->locations[i];
+
+		if (!route_matches(l, path, &rest))
+			continue;
+		if (out->location != NULL && out->location->path.n >= l->path.n)
+			continue;
+		out->location = l;
+		out->rest = rest;
+	}
+	return out->location != NULL;
+}

@@ -1,0 +1,467 @@
+#include "config.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "gate/gate_priv.h"
+#include "gate/route.h"
+#include "gate/session.h"
+
+/* Where a request stands; it only goes down. */
+enum walk_state {
+	WALK_HEAD, /* the HEAD hook runs, or holds */
+	WALK_BODY, /* the body is collected */
+	WALK_MESSAGE, /* the MESSAGE hook runs, or holds */
+	WALK_SERVED, /* answered, or the module answers */
+};
+
+/*
+ * A request and its way; made when the head is there, freed in one place,
+ * walk_over(), when its exchange is done or gone.
+ */
+struct walk {
+	struct gate_request r;
+	LIST_ENTRY(walk) link;
+	struct exchange *x; /* while it lives, whatever r says */
+	const struct gate_module *module; /* NULL: no location */
+	const struct gate_listener *listener;
+	enum walk_state state;
+	bool entered; /* a hook ran, so that FINISH is due */
+	bool in_hook;
+	enum gate_verdict resumed; /* from within the hook; FAIL: not */
+	bool has_resumed;
+	bool body_off; /* nobody wants what still comes */
+	bool aborted_by_us; /* the drain's deadline passed */
+	uint64_t discarded;
+};
+
+static void walk_step(struct walk *w, enum gate_verdict v);
+
+/* ---- replies of the gate's own -------------------------------------------- */
+
+/* The reply cannot be made: the client sees that, and gone() follows. */
+static void
+walk_break(struct walk *w)
+{
+	exchange_abort(w->x);
+}
+
+static void
+walk_error(struct walk *w, unsigned status, const char *code,
+    const char *message)
+{
+	w->state = WALK_SERVED;
+	w->body_off = true;
+	buf_clear(&w->r.body);
+	if (gate_error(&w->r, status, code, "%s", message) != SP_OK)
+		walk_break(w);
+}
+
+static void
+walk_fail(struct walk *w)
+{
+	w->r.outcome = "failed";
+	if (w->x->state != EXCHANGE_REQUEST) {
+		walk_break(w);
+		return;
+	}
+	walk_error(w, 500, "internal_error",
+	    "the gateway failed to serve this request: see its error log");
+}
+
+static void
+walk_deny(struct walk *w)
+{
+	struct gate_request *r = &w->r;
+
+	if (r->outcome == NULL)
+		r->outcome = "denied";
+	if (w->x->state != EXCHANGE_REQUEST) {
+		walk_break(w);
+		return;
+	}
+	walk_error(w, r->status >= 400 && r->status <= 599 ? r->status : 403,
+	    r->code != NULL ? r->code : "denied",
+	    r->reason != NULL ? r->reason : "denied");
+}
+
+/* ---- phases --------------------------------------------------------------- */
+
+static enum gate_verdict
+walk_hook(struct walk *w, enum gate_phase phase)
+{
+	enum gate_verdict v;
+
+	if (w->module->hook[phase] == NULL)
+		return GATE_PASS;
+	w->entered = true;
+	w->in_hook = true;
+	w->has_resumed = false;
+	v = w->module->hook[phase](&w->r);
+	w->in_hook = false;
+	if (v == GATE_HOLD && w->has_resumed)
+		v = w->resumed;
+	return v;
+}
+
+static void
+walk_message(struct walk *w)
+{
+	w->state = WALK_MESSAGE;
+	walk_step(w, walk_hook(w, GATE_MESSAGE));
+}
+
+static void
+walk_too_large(struct walk *w)
+{
+	char text[128];
+	struct buf b = BUF_INIT(sizeof(text));
+	uint64_t max = w->r.location->limits.client_max_body_bytes;
+
+	if (buf_printf(&b,
+		"the body is larger than %llu bytes: raise client_max_body or "
+		"send less",
+		(unsigned long long)max) != SP_OK ||
+	    buf_add_char(&b, '\0') != SP_OK)
+		buf_clear(&b);
+	w->r.outcome = "too_large";
+	walk_error(w, 413, "request_too_large",
+	    buf_len(&b) > 0 ? buf_view(&b).p : "the body is too large");
+	buf_clear(&b);
+}
+
+/* The HEAD hooks have passed it: the body, if somebody wants it. */
+static void
+walk_collect(struct walk *w)
+{
+	const struct head_request *q = &w->x->request;
+	uint64_t max = w->r.location->limits.client_max_body_bytes;
+
+	if (!w->module->wants_body) {
+		w->body_off = true;
+		walk_message(w);
+		return;
+	}
+	if (q->content_length > 0 && (uint64_t)q->content_length > max) {
+		walk_too_large(w);
+		return;
+	}
+	buf_init(&w->r.body, (size_t)max);
+	w->state = WALK_BODY;
+	if (!q->has_body || w->x->request_whole)
+		walk_message(w);
+	else if (exchange_continue(w->x) != SP_OK)
+		walk_break(w);
+}
+
+/* What a hook said, in the phase that w->state tells. */
+static void
+walk_step(struct walk *w, enum gate_verdict v)
+{
+	switch (v) {
+	case GATE_PASS:
+		if (w->state == WALK_HEAD)
+			walk_collect(w);
+		else
+			walk_fail(w); /* nobody served it */
+		return;
+	case GATE_DENY:
+		walk_deny(w);
+		return;
+	case GATE_DONE:
+		w->state = WALK_SERVED;
+		w->body_off = true;
+		return;
+	case GATE_HOLD:
+		return;
+	case GATE_FAIL:
+		break;
+	}
+	walk_fail(w);
+}
+
+void
+walk_resume(struct gate_request *r, enum gate_verdict v)
+{
+	struct walk *w = (struct walk *)r;
+
+	err_assert(v != GATE_HOLD);
+	if (w->in_hook) {
+		w->has_resumed = true;
+		w->resumed = v;
+		return;
+	}
+	if (r->x == NULL || w->state == WALK_SERVED || w->state == WALK_BODY)
+		return;
+	walk_step(w, v);
+}
+
+void
+walk_finish(struct gate_request *r)
+{
+	struct walk *w = (struct walk *)r;
+
+	w->state = WALK_SERVED;
+	w->body_off = true;
+	if (r->x == NULL || r->x->state == EXCHANGE_ENDED)
+		return; /* done() or gone() is on its way */
+	if (r->x->state == EXCHANGE_REQUEST)
+		walk_fail(w);
+	else
+		walk_break(w);
+}
+
+/* ---- the end -------------------------------------------------------------- */
+
+static void
+walk_log(const struct walk *w)
+{
+	const struct gate_request *r = &w->r;
+	const struct gate *g = r->gate;
+	const struct exchange *x = w->x;
+	uint64_t now = loop_now_us(g->loop);
+	const char *module = w->module != NULL ? w->module->conf->name : "none";
+	char code[12];
+	struct view labels[2] = { view_str(module), VIEW_NONE };
+	struct access_line line = {
+		.listener = w->listener->name,
+		.peer = x->peer,
+		.method = x->request.method,
+		.path = r->path.n > 0 ? r->path : x->request.path,
+		.module = module,
+		.status = r->status,
+		.bytes = x->sent_bytes,
+		.duration_us = now > x->started_us ? now - x->started_us : 0,
+		.connection = x->connection,
+		.number = r->number,
+		.principal = r->principal,
+		.outcome = r->outcome,
+		.session = r->session,
+	};
+
+	labels[1] = view_of(code, num_format_u64(r->status, code));
+	metrics_inc(metrics_cell(g->requests, labels));
+	access_add(g->access, &line);
+}
+
+/* FINISH, the log, the end of the request; once. */
+static void
+walk_over(struct walk *w)
+{
+	struct gate *g = w->r.gate;
+
+	if (w->entered && w->module->hook[GATE_FINISH] != NULL)
+		(void)w->module->hook[GATE_FINISH](&w->r);
+	walk_log(w);
+	w->x->user = NULL;
+	LIST_REMOVE(w, link);
+	g->walks_n--;
+	buf_clear(&w->r.body);
+	mem_free(w);
+	gate_walk_over(g);
+}
+
+static void
+walk_on_done(struct exchange *x)
+{
+	struct walk *w = x->user;
+
+	if (w == NULL)
+		return;
+	if (w->r.outcome == NULL)
+		w->r.outcome = "ok";
+	walk_over(w);
+}
+
+static void
+walk_on_gone(struct exchange *x, enum exchange_gone why)
+{
+	static const char *const outcomes[] = {
+		[EXCHANGE_GONE_RESET] = "client_gone",
+		[EXCHANGE_GONE_TIMEOUT] = "client_timeout",
+		[EXCHANGE_GONE_MALFORMED] = "malformed",
+		[EXCHANGE_GONE_SHUTDOWN] = "shutdown",
+		[EXCHANGE_GONE_NOMEM] = "no_memory",
+	};
+	struct walk *w = x->user;
+
+	if (w == NULL)
+		return;
+	if (w->aborted_by_us)
+		why = EXCHANGE_GONE_SHUTDOWN;
+	if (w->r.outcome == NULL)
+		w->r.outcome = outcomes[why];
+	/* as nginx has it: the client was gone before there was a status */
+	if (w->r.status == 0)
+		w->r.status = 499;
+	w->r.x = NULL;
+	if (w->entered && w->module->gone != NULL)
+		w->module->gone(&w->r, why);
+	walk_over(w);
+}
+
+void
+walk_abort_all(struct gate *g)
+{
+	struct walk *w;
+
+	/* no callback comes from within, so the list stays as it is */
+	LIST_FOREACH (w, &g->walks, link) {
+		w->aborted_by_us = true;
+		exchange_abort(w->x);
+	}
+}
+
+/* ---- the body ------------------------------------------------------------- */
+
+static void
+walk_discard(struct walk *w, size_t n)
+{
+	uint64_t max = w->r.location != NULL
+	    ? w->r.location->limits.client_max_body_bytes
+	    : 0;
+
+	/* past the bound nothing more is read: the back end's deadline ends
+	 * it, or the reply does */
+	w->discarded += n;
+	if (w->discarded <= max)
+		exchange_credit(w->x, n);
+}
+
+static void
+walk_on_body(struct exchange *x, struct view data)
+{
+	struct walk *w = x->user;
+	int rc;
+
+	if (w == NULL)
+		return;
+	if (w->body_off || w->state != WALK_BODY) {
+		walk_discard(w, data.n);
+		return;
+	}
+	rc = buf_add_view(&w->r.body, data);
+	if (rc == SP_E_LIMIT) {
+		walk_too_large(w);
+	} else if (rc != SP_OK) {
+		w->r.outcome = "no_memory";
+		walk_error(w, 503, "no_memory",
+		    "no memory for the body: try again later");
+	} else {
+		exchange_credit(x, data.n);
+	}
+}
+
+static void
+walk_on_body_end(struct exchange *x)
+{
+	struct walk *w = x->user;
+
+	if (w != NULL && w->state == WALK_BODY)
+		walk_message(w);
+}
+
+static void
+walk_on_writable(struct exchange *x)
+{
+	struct walk *w = x->user;
+
+	if (w != NULL && w->entered && w->module->room != NULL)
+		w->module->room(&w->r);
+}
+
+/* ---- the head ------------------------------------------------------------- */
+
+/* 0, or the reply was made. */
+static int
+walk_path(struct walk *w)
+{
+	struct gate *g = w->r.gate;
+	int rc;
+
+	buf_reset(&g->scratch, SIZE_MAX);
+	rc = conf_path_normalise(w->x->request.path, &g->scratch);
+	if (rc == SP_OK)
+		rc = arena_dup(w->x->arena, buf_view(&g->scratch), &w->r.path);
+	if (rc == SP_E_NOMEM)
+		walk_fail(w);
+	else if (rc != SP_OK)
+		walk_error(w, 400, "bad_path",
+		    "the path of the URL is malformed: percent-encode it by "
+		    "RFC 3986");
+	return rc;
+}
+
+static int
+walk_route(struct walk *w)
+{
+	const struct gate_listener *l = w->listener;
+	struct route_found found;
+
+	if (!route_find(route_server(l->servers, l->servers_n,
+			    w->x->request.authority),
+		w->r.path, &found)) {
+		w->r.outcome = "not_found";
+		walk_error(w, 404, "unknown_url",
+		    "no location of this gateway has that path: check the "
+		    "base URL");
+		return SP_E_NOTFOUND;
+	}
+	w->module = gate_module_of(found.location->handler);
+	w->r.location = found.location;
+	w->r.rest = found.rest;
+	w->r.conf = conf_module_conf(found.location, w->module->conf->name);
+	return SP_OK;
+}
+
+static int
+walk_token(struct walk *w)
+{
+	const struct conf_location *l = w->r.location;
+
+	if (l->token == NULL || w->module->checks_token ||
+	    session_token_ok(&w->x->request.fields, l->token))
+		return SP_OK;
+	w->r.outcome = "unauthorized";
+	walk_error(w, 401, "invalid_token",
+	    "a bearer token is needed here: send Authorization: Bearer "
+	    "TOKEN");
+	return SP_E_DENIED;
+}
+
+static void
+walk_on_open(void *server, struct exchange *x)
+{
+	static const char nomem[] =
+	    "{\"error\":{\"message\":\"out of memory: try again later\","
+	    "\"type\":\"server_error\",\"param\":null,"
+	    "\"code\":\"no_memory\"}}";
+	struct gate *g = server;
+	struct walk *w = mem_calloc(1, sizeof(*w));
+
+	x->user = w;
+	if (w == NULL) {
+		if (exchange_simple(x, 503, VIEW("application/json"),
+			view_str(nomem)) != SP_OK)
+			exchange_abort(x);
+		return;
+	}
+	w->x = w->r.x = x;
+	w->r.gate = g;
+	w->r.number = ++g->number;
+	w->listener = &g->listeners[x->listener];
+	LIST_INSERT_HEAD(&g->walks, w, link);
+	g->walks_n++;
+	if (walk_path(w) == SP_OK && walk_route(w) == SP_OK &&
+	    walk_token(w) == SP_OK)
+		walk_step(w, walk_hook(w, GATE_HEAD));
+}
+
+const struct exchange_consumer walk_consumer = {
+	.open = walk_on_open,
+	.body = walk_on_body,
+	.body_end = walk_on_body_end,
+	.writable = walk_on_writable,
+	.done = walk_on_done,
+	.gone = walk_on_gone,
+};

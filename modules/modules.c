@@ -1,0 +1,14 @@
+/* All modules, in the order of their rows (modules_conf.c). */
+#include "config.h"
+
+#include "gate/gate.h"
+#include "health.h"
+#include "llm_intercept.h"
+#include "status.h"
+
+const struct gate_module *const gate_modules[] = {
+	&llm_intercept_module,
+	&status_module,
+	&health_module,
+	NULL,
+};
