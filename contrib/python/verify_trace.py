@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Verifies the hash chain of a sallyport trace: verify_trace.py FILE [PREV].
+
+A record ends in ,"prev":"<64 hex>","hash":"<64 hex>"} where hash is the
+SHA-256 of the line's bytes before ,"hash":" and prev is the hash of the
+record before: 64 zeros in the first, or for a file that goes on after a roll
+the last hash of that roll (taken from the line itself unless PREV is given).
+"""
+import hashlib
+import json
+import sys
+
+prev = sys.argv[2] if len(sys.argv) > 2 else None
+with open(sys.argv[1], "rb") as f:
+    for number, line in enumerate(f, 1):
+        if not line.endswith(b"\n"):
+            print(f"line {number}: torn, skipped")
+            break
+        body, end = line[:-76], line[-76:-1]
+        digest = hashlib.sha256(body).hexdigest()
+        if end != b',"hash":"%s"}' % digest.encode():
+            sys.exit(f"line {number}: its bytes are not those that were "
+                     "hashed")
+        record = json.loads(line)
+        if prev is not None and record["prev"] != prev:
+            sys.exit(f"line {number}: it does not follow the line before")
+        prev = digest
+print(f"good: {prev}")

@@ -1,0 +1,55 @@
+/* sallyportctl: the command line beside the daemon. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/ctl_trace.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *usage;
+} commands[] = {
+	{ "trace", ctl_trace, ctl_trace_usage },
+};
+
+enum { EXIT_USAGE = 2 };
+
+static void
+usage(FILE *out)
+{
+	size_t i;
+
+	(void)fputs("usage: sallyportctl COMMAND ...\n"
+		    "       sallyportctl -V\n",
+	    out);
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		(void)fputs(commands[i].usage, out);
+}
+
+int
+main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 2) {
+		usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "-V") == 0) {
+		(void)printf("sallyportctl %s\n", PACKAGE_VERSION);
+		return 0;
+	}
+	if (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0) {
+		usage(stdout);
+		return 0;
+	}
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	(void)fprintf(stderr,
+	    "sallyportctl: no command \"%s\"; expected one of:\n", argv[1]);
+	usage(stderr);
+	return EXIT_USAGE;
+}
