@@ -526,6 +526,94 @@ def test_ordinary_user():
            "its state is under XDG's default")
 
 
+def test_users():
+    """Whom the roles run as, and who may read what they write."""
+    if not IS_ROOT:
+        tap.skip("users and groups", "not root")
+        return
+    path, folder = conf(main="user nobody; trace_group 64890;")
+    d = Daemon("-c", path)
+    d.port()
+    tap.eq(d.info()["uid"], "65534", "user with one name is the reactor's")
+    tap.eq(events(folder)[1], "start 64802", "the recorder has its own")
+    st = os.stat(os.path.join(folder, "traces"))
+    tap.eq((st.st_uid, st.st_gid, stat.S_IMODE(st.st_mode)),
+           (64802, 64890, 0o2750), "trace_group may read the traces")
+    st = os.stat(os.path.join(folder, "traces", "events"))
+    tap.eq(st.st_gid, 64890, "and what is made in them")
+    st = os.stat(os.path.join(folder, "state"))
+    tap.eq((st.st_gid, stat.S_IMODE(st.st_mode)), (64890, 0o710),
+           "and pass through state_dir")
+    d.stop()
+    path, folder = conf(main="user nobody nobody;")
+    r = run("-c", path, env={"TEST_KEY": KEY})
+    two, _ = conf(main="user nobody 65534;")
+    r2 = run("-c", two, env={"TEST_KEY": KEY})
+    tap.ok(r2.returncode == 1 and "share uid" in r2.stderr,
+           "one uid under two names, too", r2.stderr)
+    tap.ok(r.returncode == 1 and "one user" in r.stderr,
+           "one user for both is refused", r.stderr)
+    path, folder = conf()
+    os.mkdir(os.path.join(folder, "traces"))
+    r = run("-c", path, env={"TEST_KEY": KEY})
+    tap.ok(r.returncode == 1 and "chown" in r.stderr,
+           "a trace directory of another user is never taken over", r.stderr)
+    # what a recorder gone bad could put in its own folder
+    os.rmdir(os.path.join(folder, "traces"))
+    os.mkdir(os.path.join(folder, "victim"))
+    os.symlink("victim", os.path.join(folder, "traces"))
+    r = run("-c", path, env={"TEST_KEY": KEY})
+    tap.ok(r.returncode == 1 and
+           os.stat(os.path.join(folder, "victim")).st_uid == 0,
+           "nor what a link points to", r.stderr)
+
+
+def test_unix():
+    path, folder = conf()
+    sock = os.path.join(folder, "s")
+    with open(path, encoding="utf-8") as f:
+        text = f.read().replace("listen 127.0.0.1:0;",
+                                f"listen 127.0.0.1:0; listen unix:{sock};")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    d = Daemon("-c", path)
+    m = d.until(r"ready: listening on 127\.0\.0\.1:(\d+) unix:(\S+)")
+    tap.ok(m and m.group(2) == sock, "a unix socket is listened on", d.text)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(PATIENCE)
+        s.connect(sock)
+        s.sendall(b"info\n")
+        tap.ok(b"pid=" in s.recv(1000), "and served")
+    d.p.kill()
+    d.p.wait()
+    d = Daemon("-c", path)
+    tap.ok(d.port(), "a socket that was left behind is replaced", d.text)
+    d.stop()
+    tap.ok(not os.path.exists(sock), "and removed at the end")
+
+
+def test_memory():
+    """Every allocation fails once: a message and a status, never a crash."""
+    if "not built in" not in run("-V").stdout:
+        tap.skip("failing allocations", "not in a confined build")
+        return
+    path, _ = conf()
+    for args in (["-T", "-c", path],
+                 ["-t", "proxy", "http://127.0.0.1:9/v1"]):
+        bad = []
+        # every one of the first, then a sample: all of them take minutes
+        n = 1
+        while n < 20000:
+            r = run(*args, env={"TEST_KEY": KEY, "SP_FAIL_ALLOC": str(n)})
+            if r.returncode == 0:
+                break
+            if r.returncode not in (1, 2) or not r.stderr or \
+                    "Sanitizer" in r.stderr:
+                bad.append((n, r.returncode, r.stderr[:500]))
+            n += 1 if n < 20 else 7
+        tap.eq(bad, [], f"without memory: {' '.join(args[:2])}, {n} points")
+
+
 def test_unwritable():
     if not IS_ROOT:
         tap.skip("a trace directory that cannot be written", "not root")
@@ -596,6 +684,9 @@ try:
     test_proxy_runs()
     test_ordinary_user()
     test_unwritable()
+    test_users()
+    test_unix()
+    test_memory()
     test_pid_1()
     test_notify()
 finally:

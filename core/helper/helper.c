@@ -250,14 +250,17 @@ main(int argc, char **argv)
 {
 	bool privileged = geteuid() == 0;
 	struct cli cli;
-	int status = 0;
+	int status = 0, rc;
 
 	if (helper_begin() != 0) {
 		fputs("sallyport: no descriptors to be had\n", stderr);
 		return 1;
 	}
 	log_init("helper");
-	if (cli_parse(&cli, argc, argv, privileged) != SP_OK)
+	rc = cli_parse(&cli, argc, argv, privileged);
+	if (rc != SP_OK && rc != SP_E_ARG) /* which has complained */
+		fprintf(stderr, "sallyport: arguments: %s\n", err_str(rc));
+	if (rc != SP_OK)
 		status = 2;
 	else if (cli.action == CLI_VERSION)
 		show_version();

@@ -274,8 +274,7 @@ confine_seccomp(enum confine_profile profile, const char **what)
 	    SCMP_ACT_KILL_PROCESS);
 	if (rc == 0)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 1);
-	/* a death by filter shows in the kernel's log; older: without */
-	(void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_LOG, 1);
+	/* a death by filter shows in the kernel's log without being asked */
 	if (rc == 0)
 		rc = confine_allow_calls(ctx, role);
 	if (rc == 0)
