@@ -17,6 +17,7 @@ enum { FAR_MS = 24 * 3600 * 1000 };
 #define NEVER UINT64_MAX
 
 TAILQ_HEAD(task_list, loop_task);
+TAILQ_HEAD(timer_list, loop_timer);
 
 struct loop {
 	struct event_base *base;
@@ -28,7 +29,7 @@ struct loop {
 	struct task_list now_tasks; /* for the end of this turn */
 	struct task_list next_tasks; /* posted again by those that ran */
 	/* timers that could not be armed for want of memory: polled */
-	TAILQ_HEAD(, loop_timer) unarmed;
+	struct timer_list unarmed;
 	char scratch[LOOP_SCRATCH_BYTES];
 };
 

@@ -25,6 +25,7 @@ enum {
 struct lookup;
 
 TAILQ_HEAD(query_list, resolver_query);
+TAILQ_HEAD(lookup_list, lookup);
 
 /* One name and one family asked for; lives in its lookup. */
 struct ask {
@@ -42,7 +43,7 @@ struct ask {
  * it meanwhile wait here, so a thousand calls cost one query.
  */
 struct lookup {
-	TAILQ_ENTRY(lookup) link; /* in resolver.lookups, oldest first */
+	TAILQ_ENTRY(lookup) link; /* in resolver.lookups */
 	struct resolver *r; /* NULL: given up, freed with its last answer */
 	struct loop_timer *timer;
 	struct ask ask[2];
@@ -59,7 +60,7 @@ struct resolver {
 	struct evdns_base *dns;
 	struct hosts *hosts;
 	struct hmap *names; /* struct lookup */
-	TAILQ_HEAD(, lookup) lookups;
+	struct lookup_list lookups; /* oldest first */
 	struct query_list ready; /* answered, to be told by the task */
 	struct loop_task *task;
 	uint64_t timeout_ms;
@@ -118,7 +119,7 @@ on_task(void *arg)
 	struct resolver_query *q;
 	size_t n = 0;
 
-	TAILQ_FOREACH (q, &r->ready, link)
+	for (q = TAILQ_FIRST(&r->ready); q != NULL; q = TAILQ_NEXT(q, link))
 		n++;
 	while (n-- > 0 && (q = TAILQ_FIRST(&r->ready)) != NULL) {
 		TAILQ_REMOVE(&r->ready, q, link);
@@ -287,7 +288,8 @@ lookups_room(struct resolver *r)
 
 	if (hmap_count(r->names) < LOOKUPS_MAX)
 		return 0;
-	TAILQ_FOREACH (lk, &r->lookups, link) {
+	for (lk = TAILQ_FIRST(&r->lookups); lk != NULL;
+	     lk = TAILQ_NEXT(lk, link)) {
 		if (lk->done) {
 			lookup_drop(lk);
 			return 0;

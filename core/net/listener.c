@@ -16,8 +16,8 @@ struct listener {
 	struct loop_timer *timer;
 	void (*accept)(void *arg, struct listener *from, int fd);
 	void *arg;
-	bool *gone; /* set when it is freed from its own callback */
-	int fd;
+	int fd; /* -1: closed from within its own callback */
+	bool calling;
 	bool paused; /* by the owner */
 	bool short_of; /* descriptors or memory: waits for the timer */
 	bool warned;
@@ -63,18 +63,15 @@ rest(struct listener *x, int en)
 static bool
 accept_one(struct listener *x)
 {
-	bool gone = false;
 	int fd;
 
 	fd = accept4(x->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd != -1) {
 		x->warned = false;
-		x->gone = &gone;
+		x->calling = true;
 		x->accept(x->arg, x, fd);
-		if (gone)
-			return false;
-		x->gone = NULL;
-		return !x->paused;
+		x->calling = false;
+		return x->fd != -1 && !x->paused;
 	}
 	switch (errno) {
 	case EAGAIN:
@@ -105,7 +102,9 @@ on_ready(void *arg, unsigned ready)
 	(void)ready;
 	for (int i = 0; i < ACCEPTS_A_TURN; i++)
 		if (!accept_one(x))
-			return; /* x may be gone */
+			break;
+	if (x->fd == -1)
+		mem_free(x);
 }
 
 int
@@ -147,10 +146,11 @@ listener_free(struct listener *x)
 {
 	if (x == NULL)
 		return;
-	if (x->gone != NULL)
-		*x->gone = true;
 	loop_fd_free(x->lf);
 	loop_timer_free(x->timer);
 	(void)close(x->fd);
-	mem_free(x);
+	x->fd = -1;
+	/* else on_ready() does, when the callback has returned */
+	if (!x->calling)
+		mem_free(x);
 }

@@ -437,7 +437,7 @@ on_task(void *arg)
 	size_t n = 0;
 
 	/* a round at a time: callbacks may ask again */
-	TAILQ_FOREACH (l, &p->queue, link)
+	for (l = TAILQ_FIRST(&p->queue); l != NULL; l = TAILQ_NEXT(l, link))
 		n++;
 	while (n-- > 0 && (l = TAILQ_FIRST(&p->queue)) != NULL) {
 		TAILQ_REMOVE(&p->queue, l, link);
@@ -492,7 +492,11 @@ idle_add(struct pool_lease *l)
 {
 	struct stream_owner owner = { on_stream, l };
 	struct pool *p = l->pool;
+	struct pool_lease *old;
 
+	while (p->stats.idle >= p->keepalive &&
+	    (old = TAILQ_FIRST(&p->idle)) != NULL)
+		idle_drop(old);
 	l->state = LEASE_IDLE;
 	l->idle_since_ms = loop_now_ms(p->loop);
 	if (TAILQ_EMPTY(&p->idle))
@@ -502,8 +506,6 @@ idle_add(struct pool_lease *l)
 	p->stats.idle++;
 	stream_set_owner(l->stream, &owner);
 	stream_want(l->stream, STREAM_READ);
-	if (p->stats.idle > p->keepalive)
-		idle_drop(TAILQ_FIRST(&p->idle));
 }
 
 /* The end of a lease that has a stream. */

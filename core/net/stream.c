@@ -217,7 +217,11 @@ stream_init(struct stream *s, struct tls_ctx *tls, struct view name)
 	return loop_fd_want(s->lf, interest(s));
 }
 
-int
+/*
+ * Seven parameters: each is known only here, and a struct would be filled and
+ * read just once.
+ */
+int /* NOLINTNEXTLINE(readability-function-size) */
 stream_new(struct loop *l, int fd, struct tls_ctx *tls, bool server,
     struct view name, const struct stream_owner *owner, struct stream **out)
 {

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -104,6 +105,8 @@ ctx_new(bool server, const struct view *alpn, size_t alpn_n,
 	struct tls_ctx *c;
 	int rc = SP_E_NOMEM;
 
+	/* reads the time zone's file now: later there is no file system */
+	tzset();
 	ERR_clear_error();
 	c = mem_calloc(1, sizeof(*c));
 	if (c == NULL)

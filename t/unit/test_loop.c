@@ -225,7 +225,7 @@ test_timer(void)
 	tap_ok(fired == 1 && clock_us() - at >= 60000,
 	    "pushed back: fires once, never early");
 	at = clock_us();
-	loop_timer_set(timer, 3600 * 1000);
+	loop_timer_set(timer, 3600000);
 	loop_timer_set(timer, 10);
 	run();
 	tap_ok(fired == 2 && clock_us() - at >= 10000, "drawn in");

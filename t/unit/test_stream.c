@@ -124,6 +124,7 @@ open_pair(bool tcp, struct tls_ctx *srv, struct tls_ctx *cli, const char *name,
 {
 	int rc;
 
+	fds[0] = fds[1] = -1;
 	if (tcp)
 		rc = peer_tcp_pair(fds);
 	else
