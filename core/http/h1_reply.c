@@ -17,6 +17,9 @@ reply_done(struct h1_conn *c, int rc)
 		c->broken = EXCHANGE_GONE_NOMEM;
 		rc = SP_E_NOMEM;
 	}
+	/* exchange_room() is nothing now: writable() is due later */
+	if (buf_len(&c->out) >= c->limits->output_buffer)
+		c->blocked = true;
 	h1_server_mark(c);
 	return rc;
 }
@@ -94,8 +97,6 @@ reply_data(struct exchange *x, const struct view *v, size_t n)
 			rc = buf_add_view(&c->out, v[i]);
 	if (rc != 0)
 		buf_truncate(&c->out, before);
-	if (buf_len(&c->out) >= c->limits->output_buffer)
-		c->blocked = true;
 	return reply_done(c, rc);
 }
 
@@ -128,8 +129,6 @@ reply_credit(struct exchange *x, size_t n)
 	if (c->window == 0)
 		h1_server_mark(c);
 	c->window += n;
-	if (c->window > c->limits->body_window)
-		c->window = c->limits->body_window;
 }
 
 static size_t
