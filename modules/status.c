@@ -65,13 +65,11 @@ status_deny(struct gate_request *r, unsigned status, const char *code,
 static int
 status_page(struct gate_request *r)
 {
-	static const struct view types[] = {
-		[STATUS_TEXT] = { "text/plain; version=0.0.4; charset=utf-8",
-		    40 },
-		[STATUS_OPENMETRICS] = { "application/openmetrics-text; "
-					 "version=1.0.0; charset=utf-8",
-		    59 },
-		[STATUS_JSON] = { "application/json", 16 },
+	static const char *const types[] = {
+		[STATUS_TEXT] = "text/plain; version=0.0.4; charset=utf-8",
+		[STATUS_OPENMETRICS] = "application/openmetrics-text; "
+				       "version=1.0.0; charset=utf-8",
+		[STATUS_JSON] = "application/json",
 	};
 	enum status_format format = status_format(&r->x->request.fields);
 	struct metrics *m = gate_metrics(r->gate);
@@ -84,7 +82,8 @@ status_page(struct gate_request *r)
 		rc = metrics_render(m, format == STATUS_OPENMETRICS, &page);
 	r->status = 200;
 	if (rc == SP_OK)
-		rc = exchange_simple(r->x, 200, types[format], buf_view(&page));
+		rc = exchange_simple(r->x, 200, view_str(types[format]),
+		    buf_view(&page));
 	buf_clear(&page);
 	return rc;
 }

@@ -10,6 +10,7 @@
 #include "net/tls.h"
 #include "os/confine.h"
 #include "os/fd.h"
+#include "os/sock.h"
 
 enum {
 	GATE_FULL_MS = 20, /* how often a full gate looks for room */
@@ -458,6 +459,23 @@ gate_accept(void *arg, struct listener *from, int fd)
 	}
 }
 
+/* The port that the kernel chose, for the log. */
+static void
+gate_listener_bound(struct gate_listener *l, int fd)
+{
+	struct buf b = BUF_INIT(1024);
+	char *name = NULL;
+
+	if (!l->conf->is_unix && l->conf->port == 0 &&
+	    sock_name(fd, &b) == SP_OK)
+		name = mem_strndup(buf_view(&b).p, buf_len(&b));
+	buf_clear(&b);
+	if (name != NULL) {
+		mem_free(l->name);
+		l->name = name;
+	}
+}
+
 int
 gate_listen(struct gate *g, unsigned index, int fd)
 {
@@ -469,6 +487,7 @@ gate_listen(struct gate *g, unsigned index, int fd)
 		return SP_E_ARG;
 	}
 	l = &g->listeners[index];
+	gate_listener_bound(l, fd);
 	rc = listener_new(g->loop, fd, gate_accept, l, &l->listener);
 	if (rc == SP_OK)
 		listener_pause(l->listener, !g->started);

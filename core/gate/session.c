@@ -35,17 +35,15 @@ session_bearer(struct view value)
 static struct view
 session_field_key(const struct head_field *f)
 {
-	static const struct view plain[] = {
-		{ "x-api-key", 9 },
-		{ "x-goog-api-key", 14 },
-		{ "api-key", 7 },
-	};
+	static const char *const plain[] = { "x-api-key", "x-goog-api-key",
+		"api-key" };
 	size_t i;
 
 	if (view_eq_nocase(f->name, VIEW("authorization")))
 		return session_bearer(f->value);
 	for (i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
-		if (view_eq_nocase(f->name, plain[i]) && f->value.n > 0)
+		if (view_eq_nocase(f->name, view_str(plain[i])) &&
+		    f->value.n > 0)
 			return f->value;
 	return VIEW_NONE;
 }

@@ -385,10 +385,12 @@ walk_path(struct walk *w)
 		rc = arena_dup(w->x->arena, buf_view(&g->scratch), &w->r.path);
 	if (rc == SP_E_NOMEM)
 		walk_fail(w);
-	else if (rc != SP_OK)
-		walk_error(w, 400, "bad_path",
-		    "the path of the URL is malformed: percent-encode it by "
-		    "RFC 3986");
+	if (rc == SP_OK || rc == SP_E_NOMEM)
+		return rc;
+	w->r.outcome = "malformed";
+	walk_error(w, 400, "bad_path",
+	    "the path of the URL is malformed: percent-encode it by "
+	    "RFC 3986");
 	return rc;
 }
 
