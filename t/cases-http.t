@@ -1,0 +1,269 @@
+#!/usr/bin/python3
+"""Case H: transport, paths, credentials, other endpoints."""
+import gzip
+import json
+import os
+import socket
+import sys
+import tempfile
+import zlib
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import tap  # noqa: E402
+from cases import ASK, KEY, UNARY, Door, holds, row  # noqa: E402
+from upstream import (FIN, Raw, chunked, events, sse, stream_head,  # noqa
+                      unary)
+
+GOOD = {"choices": [{"index": 0, "message": {"content": "x"},
+                     "finish_reason": "stop"}]}
+
+
+def say(text, finish=None):
+    c = {"index": 0, "delta": {"content": text}}
+    if finish:
+        c["finish_reason"] = finish
+    return {"choices": [c]}
+
+
+def encodings(door):
+    pieces = [events(say("a")), events(say("b", "stop")), events(done=True)]
+    for name, bits in (("gzip", 31), ("deflate", 15)):
+        z = zlib.compressobj(wbits=bits)
+        play = [stream_head(b"Content-Encoding: " + name.encode() + b"\r\n")]
+        for p in pieces:
+            play.append(chunked(z.compress(p) + z.flush(zlib.Z_SYNC_FLUSH)))
+        play += [chunked(z.flush()), b"0\r\n\r\n"]
+        r = row(door, f"H1 a stream in {name}", play, want=b"".join(pieces),
+                record={"complete": True,
+                        "response.choices.0.message.content": "ab"})
+        tap.ok("content-encoding" not in r.headers
+               and r.sent.headers.get("accept-encoding") == "identity",
+               f"H1 {name}: asked for without, sent on without",
+               (r.fields, r.sent.fields))
+    packed = gzip.compress(json.dumps(GOOD).encode())
+    r = door.call(unary(packed, headers=[("Content-Encoding", "gzip")]), UNARY)
+    tap.ok(r.json() == GOOD and "content-encoding" not in r.headers,
+           "H1: a unary reply in gzip", (r.fields, r.body))
+    r = door.call(unary(b"\1\2\3", headers=[("Content-Encoding", "x-odd")]),
+                  UNARY)
+    tap.ok(r.body == b"\1\2\3" and r.headers.get("content-encoding") ==
+           "x-odd", "H1: an unknown coding passes as it is",
+           (r.fields, r.body))
+    holds("H1 unknown coding", r.record, {
+        "metadata.capture": "unsupported_encoding"})
+    r = door.call(sse(events(say("a", "stop")).replace(b"a", b"b")),
+                  headers=[("Accept-Encoding", "gzip, br")])
+    tap.eq(r.sent.headers.get("accept-encoding"), "identity",
+           "H1: the client's Accept-Encoding does not go up")
+
+
+def expectations(door):
+    s = door.gate.connect()
+    body = json.dumps(UNARY).encode()
+    door.up.play(unary(GOOD))
+    head = gate.request(body, headers=[("Expect", "100-continue")])
+    s.sendall(head[:-len(body)])
+    r = gate.Reply(s, read=False)
+    line = r.until(b"\r\n\r\n")
+    tap.ok(line is not None and line.startswith(b"HTTP/1.1 100 "),
+           "H3: 100 Continue before the body", line)
+    s.sendall(body)
+    r.read()
+    tap.ok(r.status == 200 and "expect" not in door.up.last.headers,
+           "H3: then the answer; Expect does not go up",
+           (r.status, door.up.last.fields))
+    r = door.gate.post(UNARY, headers=[("Expect", "a-miracle")])
+    tap.ok(r.status == 417, "H3: an unknown expectation is 417",
+           (r.status, r.body))
+
+
+def old(door):
+    data = events(say("a", "stop"), done=True)
+    r = door.call([b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n"
+                   b"\r\n" + data, FIN])
+    tap.ok(r.body == data and r.whole and r.record["complete"],
+           "H5: an upstream of HTTP/1.0", (r.status, r.body))
+    r = door.call([b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n"
+                   b"\r\n" + events(say("a")), FIN])
+    tap.ok(b"[DONE]" not in r.body and b'"error"' in r.body and not r.whole
+           and not r.record["complete"],
+           "H5: its close without finish_reason is no end", r.body)
+    r = door.call([b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n"
+                   b"\r\n" + json.dumps(GOOD).encode(), FIN], UNARY)
+    tap.ok(r.json() == GOOD, "H5: a unary reply of HTTP/1.0", r.body)
+    for body, play, want in (
+            (ASK, sse(data), data),
+            (UNARY, unary(GOOD), json.dumps(
+                GOOD, separators=(",", ":")).encode())):
+        door.up.play(play)
+        r = gate.Reply(door.gate.connect(), gate.request(body, version="1.0"))
+        tap.ok(r.body == want and "transfer-encoding" not in r.headers
+               and r.gone(), "H5: a client of HTTP/1.0: no chunks, a close",
+               (r.fields, r.body))
+
+
+def large(door):
+    url = "data:image/png;base64," + "A" * (30 << 20)
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": url}}]}]}).encode()
+    r = door.call(unary(GOOD), body, "text")
+    tap.ok(r.status == 200 and r.sent.body == body,
+           "H6: a request of 30 MB goes up as it is", r.status)
+    tap.eq(r.record["request"]["messages"][0]["content"][0]["image_url"]
+           ["url"] == url, True, "H6: and into the trace")
+    with gate.Gate(f"upstream u {{ server {door.up.url}; }}\n"
+                   "capture c { level text; }\nserver { listen 127.0.0.1:0;"
+                   "client_max_body 1m; location /v1 { llm_intercept;"
+                   "upstream u; capture c; keys open; } }") as g:
+        s = g.connect()
+        head = gate.request(b"", headers=[])[:-4].replace(
+            b"Content-Length: 0", b"Content-Length: 2000000")
+        s.sendall(head + b"\r\n\r\n{")
+        r = gate.Reply(s)
+        tap.ok(r.status == 413 and "message" in r.json()["error"],
+               "H6: over the bound is 413, in JSON, at once",
+               (r.status, r.body))
+
+
+BASES = (("http://{h}", "/v1"), ("http://{h}/", "/v1"),
+         ("http://{h}/v1", "/v1"), ("http://{h}/v1/", "/v1"),
+         ("http://{h}/api/paas/v4", "/api/paas/v4"),
+         ("http://{h}/v1/chat/completions", "/v1"))
+
+
+def paths():
+    up = Raw()
+    conf = "capture c { level text; }\n"
+    doors = ""
+    for i, (base, _) in enumerate(BASES):
+        url = base.format(h=f"127.0.0.1:{up.port}")
+        conf += f"upstream u{i} {{ server {url}; }}\n"
+        doors += (f"location /b{i} {{ llm_intercept; upstream u{i};"
+                  " capture c; keys open; pass /b%d/embeddings; }\n" % i)
+    with gate.Gate(conf + "server { listen 127.0.0.1:0;\n" + doors + "}") as g:
+        for i, (base, want) in enumerate(BASES):
+            up.play(unary(GOOD))
+            r = g.post(UNARY, f"/b{i}/chat/completions?x=1")
+            tap.ok(r.status == 200 and up.last.target ==
+                   want + "/chat/completions?x=1",
+                   f"H8: base {base}", (r.status, r.body,
+                                        up.requests and up.last.target))
+            up.play(unary({"data": []}))
+            r = g.get(f"/b{i}/models")
+            tap.ok(r.status == 200 and up.last.target == want + "/models",
+                   f"H8: models at {base}", (r.status, up.last.target))
+            up.plays.queue.clear()
+        for path in ("/b0/v1/chat/completions", "//b0/v1/chat/completions/",
+                     "/b0/./v1/chat/completions", "/b0//chat/completions"):
+            up.play(unary(GOOD))
+            r = g.post(UNARY, path)
+            tap.ok(r.status == 200 and up.last.target ==
+                   "/v1/chat/completions", f"H8: {path}",
+                   (r.status, r.body, up.last.target))
+            up.plays.queue.clear()
+    proxied(up)
+
+
+def proxied(up):
+    """sallyport proxy serves both forms of the path."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="sp-") as d:
+        os.chmod(d, 0o755)
+        g = gate.Gate.__new__(gate.Gate)
+        g.log_path = os.path.join(d, "log")
+        g.start([gate.program("sallyport"), "proxy", up.url, "--port",
+                 str(port), "--trace", os.path.join(d, "t.jsonl")],
+                {"UPSTREAM_API_KEY": KEY})
+        g.port = port
+        for path in ("/v1/chat/completions", "/chat/completions",
+                     "//v1/chat/completions/", "/v1/chat/completions?x=1"):
+            up.play(unary(GOOD))
+            r = g.post(UNARY, path, headers=[("Authorization", "Bearer x")])
+            tap.ok(r.status == 200 and up.last.target.split("?")[0] ==
+                   "/v1/chat/completions" and up.last.headers.get(
+                       "authorization") == "Bearer " + KEY,
+                   f"H8: proxy: {path}", (r.status, r.body, up.last.fields))
+            up.plays.queue.clear()
+        r = g.get("/healthz")
+        tap.ok(r.status == 200 and r.json().get("status") == "ok",
+               "proxy: /healthz as the reference has it", (r.status, r.body))
+        tap.eq(g.stop(), 0, "proxy: SIGTERM ends it well")
+
+
+def credentials(door):
+    body = '{"api_key":"k","api_base":"http://x","messages":[]}'
+    r = door.call(unary(GOOD), body, "keyed", headers=[
+        ("authorization", "bearer sess-42"), ("x-api-key", "sess-42"),
+        ("x-goog-api-key", "sess-42"), ("Cookie", "c=1")])
+    names = [k.lower() for k, _ in r.sent.fields]
+    tap.ok(r.sent.headers.get("authorization") == "Bearer " + KEY
+           and names.count("authorization") == 1
+           and not {"x-api-key", "api-key", "x-goog-api-key", "cookie"}
+           & set(names), "H10: the upstream's key and no other",
+           r.sent.fields)
+    tap.eq(r.sent.body, b'{"messages":[]}', "H10: nor one in the body")
+    r = door.call(unary(GOOD), UNARY, headers=[
+        ("authorization", "Bearer sess-42")])
+    tap.ok("authorization" not in r.sent.headers,
+           "H10: without one of its own the client's stays behind, too",
+           r.sent.fields)
+    r = door.gate.post(UNARY, headers=[("authorization", "Bearer a"),
+                                       ("x-api-key", "b")])
+    tap.ok(r.status == 400, "H10: two keys that differ are 400",
+           (r.status, r.body))
+
+
+def endpoints(door):
+    door.up.play(unary({"object": "list", "data": [{"id": "m"}]}))
+    r = door.gate.get("/v1/models")
+    tap.ok(r.status == 200 and r.json()["data"][0]["id"] == "m"
+           and door.up.last.target == "/v1/models", "H11: models pass",
+           (r.status, r.body))
+    before = len(door.lines())
+    door.up.play(unary({"data": [1]}))
+    r = door.gate.post({"input": "x"}, "/v1/embeddings?a=b")
+    tap.ok(r.status == 200 and r.json() == {"data": [1]}
+           and door.up.last.target == "/v1/embeddings?a=b"
+           and door.up.last.body == b'{"input": "x"}',
+           "H11: what is declared passes", (r.status, r.body))
+    holds("H11", gate.strict(door.line(before)), {
+        "+findings": "not_captured", "metadata.trainable": False})
+    asked = len(door.up.requests)
+    for method, path in (("GET", "/v1/props"), ("POST", "/v1/completions"),
+                         ("POST", "/v1/tokenize"), ("GET", "/v1"),
+                         ("POST", "/v1/messages/count_tokens"),
+                         ("GET", "/nowhere"), ("DELETE", "/v1/x"),
+                         ("GET", "/v1x/models")):
+        r = door.gate.get(path, method=method)
+        tap.ok(r.status == 404 and "message" in r.json()["error"],
+               f"H11: {method} {path} is 404", (r.status, r.body))
+    r = door.gate.get("/v1/chat/completions")
+    tap.ok(r.status == 405 and "POST" in r.headers.get("allow", "POST"),
+           "H11: the wrong method is 405", (r.status, r.fields))
+    tap.eq(len(door.up.requests), asked, "H11: none of them went up")
+    s = door.gate.connect()
+    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    r = gate.Reply(s)
+    tap.ok(r.status == 505 and r.gone(), "H13: the preface gets 505",
+           (r.status, r.body))
+    door.up.play(unary(GOOD))
+    r = door.gate.post(UNARY, headers=[("Upgrade", "h2c"),
+                                       ("HTTP2-Settings", "AAMAAABkAAQ")])
+    tap.ok(r.status == 200 and "upgrade" not in door.up.last.headers,
+           "H13: Upgrade: h2c is ignored", (r.status, door.up.last.fields))
+
+
+with Door() as door:
+    encodings(door)
+    expectations(door)
+    old(door)
+    large(door)
+    credentials(door)
+    endpoints(door)
+paths()
+tap.done()
