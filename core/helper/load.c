@@ -12,12 +12,14 @@
 enum {
 	LOAD_TEXT_MAX = 4 * 1024 * 1024 + 256 * 1024,
 	LOAD_ERRORS_MAX = 64 * 1024,
+	LOAD_PATH_MAX = 2 * PATH_MAX,
+	LOAD_PROXY_MAX = 64 * 1024,
 };
 
 static int
 load_file_name(struct load *l, const struct load_source *src)
 {
-	struct buf b = BUF_INIT(2 * PATH_MAX);
+	struct buf b = BUF_INIT(LOAD_PATH_MAX);
 	int rc = SP_E_NOTFOUND;
 
 	if (src->proxy != NULL || src->path != NULL) {
@@ -74,7 +76,7 @@ load_defaults(struct load *l, bool privileged)
 static int
 load_expand(struct load *l, const struct load_source *src, struct buf *err)
 {
-	struct buf text = BUF_INIT(64 * 1024);
+	struct buf text = BUF_INIT(LOAD_PROXY_MAX);
 	struct view extra = view_str(src->extra);
 	int rc;
 
@@ -93,7 +95,7 @@ load_complain(const struct load *l, int rc, const struct buf *err)
 {
 	struct view v = buf_view(err);
 
-	if (v.n > 0)
+	if (v.p != NULL && v.n > 0)
 		fprintf(stderr, "%.*s%s", (int)v.n, v.p,
 		    v.p[v.n - 1] == '\n' ? "" : "\n");
 	else
@@ -111,9 +113,9 @@ load_conf(struct load *l, const struct load_source *src)
 
 	memset(l, 0, sizeof(*l));
 	buf_init(&l->text, LOAD_TEXT_MAX);
-	buf_init(&l->state_dir, 2 * PATH_MAX);
-	buf_init(&l->run_dir, 2 * PATH_MAX);
-	buf_init(&l->control, 2 * PATH_MAX);
+	buf_init(&l->state_dir, LOAD_PATH_MAX);
+	buf_init(&l->run_dir, LOAD_PATH_MAX);
+	buf_init(&l->control, LOAD_PATH_MAX);
 	rc = load_file_name(l, src);
 	if (rc == SP_OK)
 		rc = load_defaults(l, src->privileged);

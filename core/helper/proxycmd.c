@@ -17,6 +17,7 @@ enum {
 	PROXY_PORT = 7000,
 	PROXY_TOP_LOGPROBS = 5,
 	PROXY_TOP_LOGPROBS_MAX = 20,
+	PROXY_PATH_MAX = 2 * PATH_MAX,
 };
 
 enum proxy_option {
@@ -168,7 +169,7 @@ static int
 proxy_absolute(const char *path, char **out)
 {
 	char cwd[PATH_MAX];
-	struct buf b = BUF_INIT(2 * PATH_MAX);
+	struct buf b = BUF_INIT(PROXY_PATH_MAX);
 	int rc;
 
 	*out = NULL;
@@ -206,7 +207,7 @@ proxy_hash(const char *s)
 static int
 proxy_state_dir(struct proxycmd *p)
 {
-	struct buf b = BUF_INIT(2 * PATH_MAX);
+	struct buf b = BUF_INIT(PROXY_PATH_MAX);
 	int rc;
 
 	rc = xdg_dir(XDG_STATE, &b);
@@ -232,7 +233,7 @@ static int
 proxy_real_trace(struct proxycmd *p, int privileged)
 {
 	const char *name = strrchr(p->trace, '/') + 1;
-	struct buf b = BUF_INIT(2 * PATH_MAX);
+	struct buf b = BUF_INIT(PROXY_PATH_MAX);
 	int rc;
 
 	if (privileged)

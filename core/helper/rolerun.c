@@ -32,8 +32,8 @@ rolerun_files(const struct conf *conf, unsigned who)
 {
 	uint64_t n = conf->main.connections;
 
-	if (n > 1024 * 1024)
-		n = 1024 * 1024;
+	if (n > 1024UL * 1024)
+		n = 1024UL * 1024;
 	/* a client and its upstream each; the recorder: a file a session */
 	return (who == MESSAGE_REACTOR ? 2 * n : n) + ROLERUN_FILES_SPARE;
 }

@@ -109,7 +109,8 @@ show_dump(const struct conf *conf)
 	int rc = conf_dump(conf, &out);
 
 	if (rc == SP_OK)
-		fwrite(buf_view(&out).p, 1, buf_len(&out), stdout);
+		printf("%.*s", (int)buf_len(&out),
+		    buf_len(&out) > 0 ? buf_view(&out).p : "");
 	else
 		fprintf(stderr, "sallyport: -T: %s\n", err_str(rc));
 	buf_clear(&out);

@@ -28,6 +28,7 @@ enum {
 	SUP_HEALTHY_MS = 60 * 1000,
 	SUP_MESSAGES_PER_TURN = 32,
 	SUP_REAPED_PER_TURN = 1000,
+	SUP_READY_LINE_MAX = 16 * 1024,
 };
 
 enum sup_phase {
@@ -141,7 +142,7 @@ static void
 sup_print_ready(struct supervisor *s)
 {
 	const struct conf_main *m = &s->w->conf->main;
-	struct buf b = BUF_INIT(16 * 1024);
+	struct buf b = BUF_INIT(SUP_READY_LINE_MAX);
 	int rc = buf_add_str(&b, "ready: listening on ");
 
 	if (rc == SP_OK)

@@ -30,7 +30,7 @@ struct channel {
 	enum message_state state;
 	bool broken; /* nothing more is read */
 	uint32_t send_seq, recv_seq; /* the next one's */
-	STAILQ_HEAD(, channel_unsent) queue;
+	STAILQ_HEAD(channel_queue, channel_unsent) queue;
 	size_t queued; /* bodies' bytes */
 	size_t queued_fds;
 	size_t queue_max;
@@ -172,8 +172,8 @@ channel_header(uint8_t out[CHANNEL_HEADER_BYTES], uint16_t type, uint32_t seq)
 }
 
 static int
-channel_enqueue(
-    struct channel *c, const uint8_t *head, struct view body, int fd)
+channel_enqueue(struct channel *c, const uint8_t *head, struct view body,
+    int fd)
 {
 	struct channel_unsent *u;
 
@@ -197,8 +197,8 @@ channel_enqueue(
 }
 
 int
-channel_send(
-    struct channel *c, enum message_type type, struct view body, int fd)
+channel_send(struct channel *c, enum message_type type, struct view body,
+    int fd)
 {
 	const struct message_row *row = message_row((uint16_t)type);
 	uint8_t head[CHANNEL_HEADER_BYTES];
@@ -266,8 +266,8 @@ channel_take_fds(struct msghdr *m, int *fd)
 		}
 		n = (cm->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		for (i = 0; i < n; i++) {
-			memcpy(
-			    &got, CMSG_DATA(cm) + i * sizeof(int), sizeof(got));
+			memcpy(&got, CMSG_DATA(cm) + i * sizeof(int),
+			    sizeof(got));
 			if (*fd < 0 && rc == SP_OK) {
 				*fd = got;
 				continue;

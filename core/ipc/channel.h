@@ -25,8 +25,8 @@ struct channel_msg {
  * Owner:   the caller; channel_free(NULL) is allowed and closes the fd.
  * Returns: NULL without memory (the fd is closed then, too).
  */
-struct channel *channel_new(
-    int fd, unsigned me, unsigned peer, size_t queue_max_bytes) must_check;
+struct channel *channel_new(int fd, unsigned me, unsigned peer,
+    size_t queue_max_bytes) must_check;
 void channel_free(struct channel *c);
 int channel_fd(const struct channel *c);
 /* The state the table's `states` column is compared with; BOOT at first. */

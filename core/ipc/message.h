@@ -116,11 +116,11 @@ enum message_result {
 
 struct message_row {
 	const char *name;
-	uint16_t type;
 	unsigned from; /* enum message_party bits */
 	unsigned to;
 	unsigned states; /* of the receiver */
 	uint32_t min, max; /* body bytes */
+	uint16_t type;
 	uint8_t fds; /* exactly so many: 0 or 1 */
 };
 

@@ -58,8 +58,8 @@ role_take_secret(struct role *r, struct channel_msg *m, struct wire *w)
 }
 
 static int
-role_take_fd(
-    struct role_fd *list, size_t *n, size_t max, int *fd, struct wire *w)
+role_take_fd(struct role_fd *list, size_t *n, size_t max, int *fd,
+    struct wire *w)
 {
 	uint32_t index = wire_u32(w);
 
@@ -75,15 +75,15 @@ role_take_fd(
 static int
 role_take_listener(struct role *r, struct channel_msg *m, struct wire *w)
 {
-	return role_take_fd(
-	    r->listeners, &r->listeners_n, ROLE_LISTENERS_MAX, &m->fd, w);
+	return role_take_fd(r->listeners, &r->listeners_n, ROLE_LISTENERS_MAX,
+	    &m->fd, w);
 }
 
 static int
 role_take_trace_dir(struct role *r, struct channel_msg *m, struct wire *w)
 {
-	return role_take_fd(
-	    r->trace_dirs, &r->trace_dirs_n, ROLE_DIRS_MAX, &m->fd, w);
+	return role_take_fd(r->trace_dirs, &r->trace_dirs_n, ROLE_DIRS_MAX,
+	    &m->fd, w);
 }
 
 /* Keeps the latest; *slot is the role's, closed by role_clear(). */
@@ -204,16 +204,16 @@ role_boot(struct role *r, unsigned me)
 	rc = fd_nonblock(ROLE_CHANNEL_FD);
 	if (rc != SP_OK)
 		return rc;
-	r->helper = channel_new(
-	    ROLE_CHANNEL_FD, me, MESSAGE_HELPER, ROLE_QUEUE_MAX_BYTES);
+	r->helper = channel_new(ROLE_CHANNEL_FD, me, MESSAGE_HELPER,
+	    ROLE_QUEUE_MAX_BYTES);
 	if (r->helper == NULL)
 		return SP_E_NOMEM;
 	/* bounded: every list it fills is, and each wait has its deadline */
 	do {
 		rc = channel_recv(r->helper, &m);
 		if (rc == SP_E_AGAIN)
-			rc = role_wait(
-			    ROLE_CHANNEL_FD, POLLIN, ROLE_BOOT_TIMEOUT_MS);
+			rc = role_wait(ROLE_CHANNEL_FD, POLLIN,
+			    ROLE_BOOT_TIMEOUT_MS);
 		else if (rc == SP_OK)
 			rc = role_take(r, &m);
 	} while (rc == SP_OK && m.type != MESSAGE_START);
@@ -258,8 +258,8 @@ role_fail(struct role *r, const char *fmt, ...)
 		buf_reset(&why, 0);
 	va_end(ap);
 	if (r->helper != NULL && wire_put_bytes(&body, buf_view(&why)) == SP_OK)
-		rc = channel_send(
-		    r->helper, MESSAGE_FAILED, buf_view(&body), -1);
+		rc = channel_send(r->helper, MESSAGE_FAILED, buf_view(&body),
+		    -1);
 	if (rc == SP_OK && channel_flush(r->helper) == SP_E_AGAIN &&
 	    role_wait(channel_fd(r->helper), POLLOUT, ROLE_FLUSH_MS) == SP_OK)
 		rc = channel_flush(r->helper);

@@ -124,7 +124,6 @@ dir_open(const char *path, const struct dir_want *want, int *out,
 		if (rc != SP_OK)
 			return rc;
 	}
-	rc = SP_E_SYS;
 	parent =
 	    open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (parent < 0)

@@ -250,8 +250,8 @@ fd_close_from(int lowest)
 	/* a sandboxed kernel interface without it: one by one */
 	if (getrlimit(RLIMIT_NOFILE, &rl) != 0)
 		return err_from_errno(errno);
-	if (rl.rlim_cur > 1024 * 1024)
-		rl.rlim_cur = 1024 * 1024;
+	if (rl.rlim_cur > 1024UL * 1024)
+		rl.rlim_cur = 1024UL * 1024;
 	for (fd = lowest; fd < (int)rl.rlim_cur; fd++)
 		(void)close(fd);
 	return SP_OK;

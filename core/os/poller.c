@@ -52,7 +52,7 @@ struct poller {
 	int signals;
 	bool stop;
 	bool in_batch;
-	LIST_HEAD(, poller_fd) dead;
+	LIST_HEAD(poller_dead, poller_fd) dead;
 	struct poller_timer **heap; /* earliest first */
 	size_t heap_n; /* armed */
 	size_t heap_cap; /* slots, at least timers_n */
