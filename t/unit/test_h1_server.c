@@ -151,8 +151,7 @@ static void
 test_pipeline(void)
 {
 	begin(VIEW(
-	    GET("/stream") "POST /echo" H
-			   "Transfer-Encoding: "
+	    GET("/stream") "POST /echo" H "Transfer-Encoding: "
 			   "chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" GET("/stream")
 			       GET("/stream") "GET /x" H
 					      "Connection: close\r\n\r\n" GET(
@@ -332,7 +331,7 @@ test_deadlines(void)
 	tap_is_int((long long)buf_len(&p->got), 0, "without a word");
 	stop();
 	start();
-	limits.header_timeout_ms = 5;
+	limits.header_timeout_ms = 300;
 	dial(p);
 	peer_send(p, VIEW("GET / HT"));
 	wait_for(is_eof, "a slow head");
