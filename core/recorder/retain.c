@@ -28,7 +28,16 @@ struct listing {
 	uint64_t bytes;
 };
 
-/* Between the parts of trace_name around $session, perhaps with a .N. */
+/* Files that stand beside the traces. */
+static bool
+is_companion(struct view name)
+{
+	return name.p[0] == '.' || view_ends(name, VIEW(".seal")) ||
+	    view_ends(name, VIEW(".torn")) ||
+	    view_starts(name, VIEW(SIGNER_PUB_FILE));
+}
+
+/* trace_name with some session put in, perhaps with a .N behind it. */
 static bool
 is_trace_name(const struct conf_capture *c, struct view name)
 {
@@ -38,15 +47,18 @@ is_trace_name(const struct conf_capture *c, struct view name)
 	struct view tail = view_from(c->trace_name, at + mark.n);
 	size_t dot = name.n;
 
-	if (!view_starts(name, head) || name.n <= head.n)
-		return at == c->trace_name.n && view_eq(name, head);
-	name = view_from(name, head.n);
-	if (view_ends(name, tail) && name.n > tail.n)
+	if (name.n == 0 || is_companion(name))
+		return false;
+	if (at == c->trace_name.n)
+		return view_eq(name, head) || trace_roll_number(name, head) > 0;
+	if (name.n <= head.n || !view_starts(name, head))
+		return false;
+	if (name.n > head.n + tail.n && view_ends(name, tail))
 		return true;
-	while (dot > 0 && name.p[dot - 1] >= '0' && name.p[dot - 1] <= '9')
+	while (dot > 0 && name.p[dot - 1] != '.')
 		dot--;
-	return dot > 0 && dot < view_from(name, 0).n &&
-	    name.p[dot - 1] == '.' &&
+	return dot > 1 && dot - 1 > head.n + tail.n &&
+	    trace_roll_number(name, view_sub(name, 0, dot - 1)) > 0 &&
 	    view_ends(view_sub(name, 0, dot - 1), tail);
 }
 

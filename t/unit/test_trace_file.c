@@ -1,0 +1,346 @@
+/* Trace files: chain, torn tails, rolls, seals, and memory that runs out. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/fd.h"
+#include "recorder/retain.h"
+#include "recorder/tail.h"
+#include "tap.h"
+
+#define BIG ((size_t)64 * 1024 * 1024)
+static char dir_path[] = "/tmp/sp-trace-XXXXXX";
+static int dir_fd;
+static struct signer signer;
+
+static void
+put_record(struct buf *line, unsigned n)
+{
+	buf_reset(line, BIG);
+	if (buf_printf(line, "{\"turn\":%u,\"metadata\":{\"turn_high\":%u}", n,
+		n + 3) != 0)
+		abort();
+}
+
+static struct trace *
+new_trace(const char *name, uint64_t roll)
+{
+	struct trace *t =
+	    trace_new(dir_fd, view_str(name), VIEW("s"), view_str(name));
+
+	if (t != NULL)
+		t->roll_bytes = roll;
+	return t;
+}
+
+static struct buf
+slurp(const char *name)
+{
+	struct buf b = BUF_INIT(BIG);
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && fd_read_all(fd, &b) != 0)
+		buf_reset(&b, 0);
+	fd_close(&fd);
+	return b;
+}
+
+static void
+spit(const char *name, struct view text)
+{
+	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+	    0600);
+
+	if (fd < 0 || fd_write_all(fd, text.p, text.n) != 0)
+		abort();
+	fd_close(&fd);
+}
+
+/* Lines of the file that hold, from prev on; -1 one does not. */
+static int
+chain_lines(const char *name, const char *prev)
+{
+	struct buf b = slurp(name);
+	struct view rest = buf_view(&b), line;
+	struct chain_link link;
+	char want[DIGEST_HEX + 1];
+	int n = 0;
+
+	memcpy(want, prev, sizeof(want));
+	while (n >= 0 && view_split(&rest, '\n', &line)) {
+		if (line.n == 0)
+			continue;
+		if (chain_check(line, &link) != 0 ||
+		    strcmp(link.prev, want) != 0) {
+			n = -1;
+			break;
+		}
+		memcpy(want, link.hash, sizeof(want));
+		n++;
+	}
+	buf_clear(&b);
+	return n;
+}
+
+static void
+test_chain(void)
+{
+	struct buf b = BUF_INIT(4096);
+	struct chain_link link, got;
+	struct view line;
+	size_t i;
+	int bad = 0;
+
+	chain_zero(link.prev);
+	put_record(&b, 1);
+	tap_is_int(chain_close(&b, &link), 0, "a record is closed");
+	line = view_sub(buf_view(&b), 0, buf_len(&b) - 1);
+	tap_is_int(chain_check(line, &got), 0, "and holds");
+	tap_is_str(got.hash, link.hash, "with its hash");
+	for (i = 0; i < line.n; i++) {
+		b.mem[i] ^= 1;
+		bad += chain_check(line, &got) == 0;
+		b.mem[i] ^= 1;
+	}
+	tap_is_int(bad, 0, "and with no byte changed");
+	for (i = 0; i < line.n; i++)
+		bad += chain_check(view_sub(line, 0, i), &got) == 0;
+	tap_is_int(bad, 0, "nor cut");
+	buf_clear(&b);
+}
+
+static void
+test_sum(void)
+{
+	struct chain_sum whole, bytes;
+	struct buf b = BUF_INIT(BIG), line = BUF_INIT(BIG);
+	struct chain_link link;
+	char a[DIGEST_HEX + 1], c[DIGEST_HEX + 1];
+	unsigned n;
+	size_t i;
+	int rc = 0;
+
+	chain_zero(link.prev);
+	for (n = 0; n < 3; n++) {
+		put_record(&line, n);
+		rc |= chain_close(&line, &link);
+		memcpy(link.prev, link.hash, sizeof(link.prev));
+		rc |= buf_add_view(&b, buf_view(&line));
+	}
+	rc |= chain_sum_init(&whole) | chain_sum_init(&bytes);
+	rc |= chain_sum_feed(&whole, buf_view(&b));
+	for (i = 0; i < buf_len(&b); i++)
+		rc |= chain_sum_feed(&bytes, view_sub(buf_view(&b), i, 1));
+	tap_ok(rc == 0 && whole.lines == 3 && bytes.lines == 3 &&
+		whole.first_ok && bytes.first_ok &&
+		strcmp(whole.first.hash, bytes.first.hash) == 0,
+	    "a sum at once and byte by byte");
+	rc = chain_sum_final(&whole, a) | chain_sum_final(&bytes, c);
+	tap_ok(rc == 0 && strcmp(a, c) == 0, "are the same");
+	chain_sum_clear(&whole);
+	chain_sum_clear(&bytes);
+	buf_clear(&b);
+	buf_clear(&line);
+}
+
+static void
+append(struct trace *t, unsigned from, unsigned to, int *rc)
+{
+	struct buf line = BUF_INIT(BIG);
+
+	for (; from <= to && *rc == 0; from++) {
+		put_record(&line, from);
+		*rc = trace_append(t, &line, &signer);
+	}
+	buf_clear(&line);
+}
+
+static void
+test_append(void)
+{
+	struct trace *t = new_trace("a.jsonl", 0);
+	char zero[DIGEST_HEX + 1];
+	struct seal_facts f;
+	struct buf b;
+	int rc = 0;
+
+	chain_zero(zero);
+	append(t, 1, 5, &rc);
+	tap_is_int(rc, 0, "five records");
+	tap_is_int(chain_lines("a.jsonl", zero), 5, "that hold");
+	tap_is_int(trace_seal(t, &signer, "end"), 0, "sealed");
+	b = slurp("a.seal");
+	tap_is_int(seal_check(buf_view(&b), &f), 0, "the seal is good");
+	tap_is_int((long long)f.turns, 5, "and tells the turns");
+	b.mem[10] ^= 1;
+	tap_ok(seal_check(buf_view(&b), &f) != 0, "and is not when changed");
+	buf_clear(&b);
+	trace_free(t);
+	t = new_trace("a.jsonl", 0);
+	tap_is_int(trace_open(t), 0, "opened again");
+	tap_is_int((long long)t->turn_high, 8, "the turns given out go on");
+	append(t, 6, 6, &rc);
+	tap_is_int(chain_lines("a.jsonl", zero), 6, "and so does the chain");
+	trace_undelivered(t, 9);
+	trace_undelivered(t, 2);
+	trace_undelivered(t, 4);
+	tap_is_int(trace_seal(t, &signer, "shutdown"), 0, "sealed again");
+	b = slurp("a.seal");
+	tap_ok(view_search(buf_view(&b), VIEW("\"undelivered\":[2,4,9]")) <
+		buf_len(&b),
+	    "the undelivered turns, ascending");
+	tap_ok(view_search(buf_view(&b),
+		   VIEW("\"earlier\":[{\"reason\":\"shutdown\",\"turns\":5,")) <
+		buf_len(&b),
+	    "and the seal before");
+	buf_clear(&b);
+	trace_free(t);
+}
+
+/* The last line cut at every byte: what is whole stays, the rest is aside. */
+static void
+test_torn(void)
+{
+	struct trace *t = new_trace("t.jsonl", 0);
+	char zero[DIGEST_HEX + 1];
+	struct buf b;
+	size_t first, cut, bad = 0;
+	int rc = 0;
+
+	chain_zero(zero);
+	append(t, 1, 2, &rc);
+	trace_free(t);
+	b = slurp("t.jsonl");
+	first = view_find(buf_view(&b), '\n') + 1;
+	for (cut = 0; cut < buf_len(&b); cut++) {
+		int want = cut < first ? 0 : 1;
+
+		spit("t.jsonl", view_sub(buf_view(&b), 0, cut));
+		t = new_trace("t.jsonl", 0);
+		rc = trace_open(t);
+		append(t, 3, 3, &rc);
+		trace_free(t);
+		bad += rc != 0 || chain_lines("t.jsonl", zero) != want + 1;
+	}
+	tap_is_int((long long)bad, 0, "torn at every byte");
+	buf_clear(&b);
+}
+
+static void
+test_long_lines(void)
+{
+	struct trace *t = new_trace("l.jsonl", 0);
+	struct buf line = BUF_INIT(BIG);
+	char zero[DIGEST_HEX + 1];
+	size_t i;
+	int rc;
+
+	chain_zero(zero);
+	put_record(&line, 1);
+	rc = buf_add_str(&line, ",\"x\":\"");
+	for (i = 0; i < 300000 && rc == 0; i++)
+		rc = buf_add_char(&line, 'x');
+	rc |= buf_add_char(&line, '"');
+	rc |= trace_append(t, &line, &signer);
+	trace_free(t);
+	t = new_trace("l.jsonl", 0);
+	append(t, 2, 2, &rc);
+	tap_ok(rc == 0 && chain_lines("l.jsonl", zero) == 2,
+	    "a line longer than a block is read back");
+	trace_free(t);
+	buf_clear(&line);
+}
+
+/* Every allocation fails once: never a torn or broken file. */
+static void
+test_no_memory(void)
+{
+	char zero[DIGEST_HEX + 1];
+	unsigned long i;
+	int rc = SP_E_NOMEM, bad = 0;
+
+	chain_zero(zero);
+	for (i = 1; i < 400 && rc != 0; i++) {
+		struct trace *t;
+
+		(void)unlinkat(dir_fd, "m.jsonl", 0);
+		(void)unlinkat(dir_fd, "m.seal", 0);
+		mem_fail_after(i, 0);
+		t = new_trace("m.jsonl", 0);
+		rc = t != NULL ? 0 : SP_E_NOMEM;
+		if (t != NULL)
+			append(t, 1, 2, &rc);
+		if (rc == 0)
+			rc = trace_seal(t, &signer, "end");
+		mem_fail_after(0, 0);
+		trace_free(t);
+		bad += chain_lines("m.jsonl", zero) < 0;
+	}
+	tap_ok(rc == 0 && i > 5, "%lu allocations failed in turn", i - 2);
+	tap_is_int(bad, 0, "and no file was broken");
+}
+
+static void
+test_names(void)
+{
+	char out[32];
+
+	tap_ok(store_session_valid(VIEW("a.B-9_")), "a session's id");
+	tap_ok(!store_session_valid(VIEW("")) &&
+		!store_session_valid(VIEW(".a")) &&
+		!store_session_valid(VIEW("a/b")) &&
+		!store_session_valid(VIEW("a b")) &&
+		!store_session_valid(VIEW("\xc3\xa4")) &&
+		!store_session_valid(VIEW("a\0b")),
+	    "what is none");
+	tap_is_int((long long)trace_roll_number(VIEW("d.jsonl.12"),
+		       VIEW("d.jsonl")),
+	    12, "a roll");
+	tap_is_int((long long)trace_roll_number(VIEW("d.jsonl.12.seal"),
+		       VIEW("d.jsonl")),
+	    0, "a roll's seal is none");
+	tap_ok(seal_name(VIEW("d.jsonl.1"), out, sizeof(out)) == 0 &&
+		strcmp(out, "d.jsonl.1.seal") == 0,
+	    "a roll's seal");
+	tap_is_int(seal_name(VIEW("d.jsonl"), out, 4), SP_E_LIMIT, "too long");
+}
+
+static void
+clean_up(void)
+{
+	static const char *const files[] = { "a.jsonl", "a.seal", "t.jsonl",
+		"t.jsonl.torn", "l.jsonl", "m.jsonl", "m.seal", "recorder.key",
+		"sallyport.pub" };
+	size_t i;
+
+	for (i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		(void)unlinkat(dir_fd, files[i], 0);
+	fd_close(&dir_fd);
+	tap_is_int(rmdir(dir_path), 0, "nothing else was left");
+}
+
+int
+main(void)
+{
+	if (mkdtemp(dir_path) == NULL)
+		return 1;
+	dir_fd = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	tap_is_int(signer_open(&signer, dir_fd), 0, "a key is made");
+	tap_is_int(signer_publish(&signer, dir_fd, 0600), 0, "and published");
+	signer_clear(&signer);
+	tap_is_int(signer_open(&signer, dir_fd), 0, "and found again");
+	tap_is_int(signer_publish(&signer, dir_fd, 0600), 0, "the same");
+	test_chain();
+	test_sum();
+	test_append();
+	test_torn();
+	test_long_lines();
+	test_no_memory();
+	test_names();
+	signer_clear(&signer);
+	clean_up();
+	return tap_done();
+}
