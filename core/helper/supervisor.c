@@ -289,8 +289,8 @@ sup_read(struct sup_role *r)
 		log_error("%s broke the protocol and is ended as compromised "
 			  "(%u so far)",
 		    rolerun_name(r->who), r->compromised);
-		sup_end_channel(r);
 		sup_kill(r);
+		sup_end_channel(r);
 		return;
 	}
 	sup_end_channel(r);
