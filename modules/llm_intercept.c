@@ -18,8 +18,8 @@ enum {
 
 static struct llm_shared shared;
 
-static const struct view chat_path = VIEW("/chat/completions");
-static const struct view models_path = VIEW("/models");
+static const struct view chat_path = VIEW_INIT("/chat/completions");
+static const struct view models_path = VIEW_INIT("/models");
 
 static int
 setup(struct gate *g)

@@ -13,6 +13,11 @@ struct view {
 
 /* From a string literal, or from pointer and length. */
 #define VIEW(lit) ((struct view){ "" lit, sizeof(lit) - 1 })
+/* The same in the initialiser of a static. */
+#define VIEW_INIT(lit) \
+	{ \
+		"" lit, sizeof(lit) - 1 \
+	}
 #define VIEW_NONE ((struct view){ NULL, 0 })
 static inline struct view
 view_of(const void *p, size_t n)
