@@ -531,7 +531,7 @@ def test_keep(r):
     r = Recorder(r.home, "trace_keep 1d 1g;", fsize=1500)
     eq(r.turn(1, session="small")[1], FULL, "no room")
     for _ in range(200):
-        if not os.path.exists(old):
+        if not os.path.exists(old + ".seal"):
             break
         select.select([], [], [], 0.1)
     ok(not os.path.exists(old), "trace_keep removes by age")

@@ -19,7 +19,7 @@ static const struct {
 	{ -0.693, 58 }, /* 50 % */
 	{ -1.609, 94 }, /* 20 % */
 	{ -3.0, 130 }, /* 5 % */
-	{ -INFINITY, 88 },
+	{ (double)-INFINITY, 88 },
 };
 
 static void
