@@ -60,9 +60,14 @@ arena_free(struct arena *a)
 static void *
 arena_more(struct arena *a, size_t n)
 {
-	size_t bytes = n > ARENA_CHUNK_BYTES / 4 ? n : ARENA_CHUNK_BYTES;
+	size_t bytes = ARENA_CHUNK_BYTES;
 	struct arena_chunk *c;
 
+	/* the first is small: most arenas, and there are many, need no more */
+	if (a->at == NULL)
+		bytes /= 4;
+	if (n > ARENA_CHUNK_BYTES / 8)
+		bytes = n;
 	if (bytes > SIZE_MAX - sizeof(*c) ||
 	    (c = mem_alloc(sizeof(*c) + bytes)) == NULL)
 		return NULL;
