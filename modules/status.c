@@ -65,10 +65,11 @@ status_deny(struct gate_request *r, unsigned status, const char *code,
 static int
 status_page(struct gate_request *r)
 {
+	static const char openmetrics[] =
+	    "application/openmetrics-text; version=1.0.0; charset=utf-8";
 	static const char *const types[] = {
 		[STATUS_TEXT] = "text/plain; version=0.0.4; charset=utf-8",
-		[STATUS_OPENMETRICS] = "application/openmetrics-text; "
-				       "version=1.0.0; charset=utf-8",
+		[STATUS_OPENMETRICS] = openmetrics,
 		[STATUS_JSON] = "application/json",
 	};
 	enum status_format format = status_format(&r->x->request.fields);

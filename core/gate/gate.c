@@ -162,22 +162,35 @@ gate_collect(void *arg)
 }
 
 static void
-gate_observe(void *arg, uint64_t ack_us, uint32_t tokens,
-    struct view finish_reason)
+gate_observe(void *arg, const struct turn_facts *facts)
 {
+	static const char *const levels[] = {
+		[CONF_LEVEL_TEXT] = "text",
+		[CONF_LEVEL_LOGPROBS] = "logprobs",
+		[CONF_LEVEL_TOKENS] = "tokens",
+	};
 	struct gate *g = arg;
-	struct view reason = finish_reason.n > 0 ? finish_reason : VIEW("none");
+	const struct view labels[] = {
+		facts->finish_reason.n > 0 ? facts->finish_reason
+					   : VIEW("none"),
+		facts->capture != NULL ? view_str(levels[facts->capture->level])
+				       : VIEW("lost"),
+	};
 
-	metrics_observe_us(g->ack, NULL, ack_us);
-	metrics_inc(metrics_cell(g->turns, &reason));
-	*g->tokens += tokens;
+	metrics_observe_us(g->ack, NULL, facts->ack_us);
+	if (!facts->ok) {
+		++*g->turns_failed;
+		return;
+	}
+	metrics_inc(metrics_cell(g->turns, labels));
+	*g->tokens += facts->tokens;
 }
 
 static int
 gate_labelled_metrics(struct gate *g)
 {
 	static const char *const requests[] = { "module", "code", NULL };
-	static const char *const turns[] = { "finish_reason", NULL };
+	static const char *const turns[] = { "finish_reason", "level", NULL };
 	static const char *const role[] = { "role", NULL };
 	static const char *const build[] = { "version", "confinement", NULL };
 	static const double ack[] = { 0.0001, 0.00025, 0.0005, 0.001, 0.0025,
@@ -190,7 +203,8 @@ gate_labelled_metrics(struct gate *g)
 	g->requests = metrics_register(g->metrics, METRICS_COUNTER, "requests",
 	    "Requests that are over, by module and status", requests, NULL);
 	g->turns = metrics_register(g->metrics, METRICS_COUNTER, "turns",
-	    "Turns on file, by finish_reason", turns, NULL);
+	    "Turns on file, by finish_reason and level of capture", turns,
+	    NULL);
 	g->ack = metrics_register(g->metrics, METRICS_HISTOGRAM,
 	    "recorder_ack_seconds",
 	    "From the end of a turn to the word that it is on file", NULL, ack);
@@ -228,6 +242,8 @@ gate_plain_metrics(struct gate *g)
 		    "Writes to the access log that failed" },
 		{ &g->tokens, METRICS_COUNTER, "completion_tokens",
 		    "Completion tokens of turns on file" },
+		{ &g->turns_failed, METRICS_COUNTER, "turns_failed",
+		    "Turns that the recorder could not write" },
 		{ &g->turns_open, METRICS_GAUGE, "turns_open",
 		    "Turns that the recorder has not filed yet" },
 		{ &g->backlog, METRICS_GAUGE, "recorder_backlog_bytes",

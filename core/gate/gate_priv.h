@@ -50,7 +50,7 @@ struct gate {
 	/* metrics */
 	struct metric *requests, *ack, *turns;
 	uint64_t *connections, *accepted, *streams, *malformed, *lost_lines;
-	uint64_t *tokens, *turns_open, *backlog, *recorder_up;
+	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];
 };
 

@@ -383,6 +383,7 @@ turn_open(struct recorder *r, const struct turn_params *p,
 		return SP_E_NOMEM;
 	}
 	t->opening = o;
+	t->capture = p->capture;
 	t->owner = *owner;
 	rc = turn_send_open(t);
 	if (rc != SP_OK) {

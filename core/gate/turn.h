@@ -61,11 +61,16 @@ int turn_recorder_set(struct recorder *r, int fd) must_check;
 bool turn_recorder_ok(const struct recorder *r, const char **why);
 size_t turn_recorder_backlog(const struct recorder *r); /* unsent bytes */
 size_t turn_recorder_open(const struct recorder *r); /* open turns */
-/* Called with each ack's delay, and a turn's facts, for the metrics. */
+/* What TURN_DONE told of a turn, for the metrics. */
+struct turn_facts {
+	const struct conf_capture *capture; /* NULL: lost by another recorder */
+	uint64_t ack_us; /* from the end to the word that it is on file */
+	uint32_t tokens;
+	struct view finish_reason; /* borrowed, any bytes */
+	bool ok;
+};
 void turn_recorder_observe(struct recorder *r,
-    void (*cb)(
-	void *arg, uint64_t ack_us, uint32_t tokens, struct view finish_reason),
-    void *arg);
+    void (*cb)(void *arg, const struct turn_facts *facts), void *arg);
 
 int turn_open(struct recorder *r, const struct turn_params *p,
     const struct turn_owner *owner, struct turn **out) must_check;

@@ -42,6 +42,7 @@ struct turn {
 	struct recorder *recorder;
 	struct turn_owner owner; /* callbacks NULL once it went away */
 	struct turn_opening *opening;
+	const struct conf_capture *capture;
 	uint32_t handle;
 	enum turn_state state;
 	uint64_t batch; /* the last batch that has data of it */
@@ -81,8 +82,7 @@ struct recorder {
 	TAILQ_HEAD(, turn) notices, debts;
 	TAILQ_HEAD(, turn_opening) lost;
 	size_t lost_n;
-	void (*observe)(void *arg, uint64_t ack_us, uint32_t tokens,
-	    struct view finish_reason);
+	void (*observe)(void *arg, const struct turn_facts *facts);
 	void *observe_arg;
 };
 

@@ -174,6 +174,23 @@ turn_filed(struct turn *t, uint8_t result, uint64_t number)
 	turn_notice(t);
 }
 
+static void
+turn_tell_observer(const struct turn *t, bool ok, uint32_t tokens,
+    struct view finish_reason)
+{
+	const struct recorder *r = t->recorder;
+	const struct turn_facts facts = {
+		.capture = t->capture,
+		.ack_us = loop_now_us(r->loop) - t->ended_us,
+		.tokens = tokens,
+		.finish_reason = finish_reason,
+		.ok = ok,
+	};
+
+	if (r->observe != NULL)
+		r->observe(r->observe_arg, &facts);
+}
+
 static int
 turn_on_done(struct recorder *r, struct wire *w)
 {
@@ -199,9 +216,8 @@ turn_on_done(struct recorder *r, struct wire *w)
 		    result < MESSAGE_RESULT_OK ||
 		    result > MESSAGE_RESULT_FAILED)
 			return SP_E_PROTO;
-		if (r->observe != NULL)
-			r->observe(r->observe_arg,
-			    loop_now_us(r->loop) - t->ended_us, tokens, reason);
+		turn_tell_observer(t, result == MESSAGE_RESULT_OK, tokens,
+		    reason);
 		turn_filed(t, result, number);
 	}
 	return wire_done(w);
@@ -463,9 +479,7 @@ turn_recorder_open(const struct recorder *r)
 
 void
 turn_recorder_observe(struct recorder *r,
-    void (*cb)(void *arg, uint64_t ack_us, uint32_t tokens,
-	struct view finish_reason),
-    void *arg)
+    void (*cb)(void *arg, const struct turn_facts *facts), void *arg)
 {
 	r->observe = cb;
 	r->observe_arg = arg;

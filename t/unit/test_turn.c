@@ -182,13 +182,13 @@ static uint64_t observed;
 static uint32_t observed_tokens;
 
 static void
-observe(void *arg, uint64_t ack_us, uint32_t tokens, struct view reason)
+observe(void *arg, const struct turn_facts *facts)
 {
 	(void)arg;
-	(void)ack_us;
 	observed++;
-	observed_tokens = tokens;
-	if (!view_eq(reason, VIEW("stop")))
+	observed_tokens = facts->tokens;
+	if (!view_eq(facts->finish_reason, VIEW("stop")) || !facts->ok ||
+	    facts->capture != &capture)
 		observed = 1000;
 }
 
