@@ -192,19 +192,15 @@ observe(void *arg, const struct turn_facts *facts)
 		observed = 1000;
 }
 
+/* Turns are taken when the recorder says so, and not before. */
 static void
-whole_turn(void)
+accepting(void)
 {
 	const struct turn_owner nobody = { on_room, on_done, NULL };
-	struct heard h;
 	struct turn *t = NULL;
-	struct view body;
-	struct wire w;
-	uint32_t handle = 0, first;
 	const char *why;
 
 	start(1 << 20);
-	turn_recorder_observe(rec, observe, NULL);
 	tap_ok(!turn_recorder_ok(rec, &why), "not before it says so");
 	tap_is_str(why, "the recorder is starting", "why");
 	tap_is_int(turn_open(rec, &params, &nobody, &t), SP_E_STATE, "refused");
@@ -213,7 +209,21 @@ whole_turn(void)
 	tap_is_str(why, "disk ? full", "its words, made harmless");
 	say_state(1, "");
 	tap_ok(turn_recorder_ok(rec, &why), "accepting");
+	stop();
+}
 
+static void
+whole_turn(void)
+{
+	struct heard h;
+	struct turn *t;
+	struct view body;
+	struct wire w;
+	uint32_t handle = 0, first;
+
+	start(1 << 20);
+	say_state(1, "");
+	turn_recorder_observe(rec, observe, NULL);
 	t = open_turn(&h);
 	tap_ok(t != NULL, "opened");
 	tap_is_int((long long)turn_recorder_open(rec), 1, "one is open");
@@ -608,6 +618,7 @@ main(void)
 {
 	loop = loop_new();
 	stopper = loop_timer_new(loop, on_stop, NULL);
+	accepting();
 	whole_turn();
 	results();
 	fragments();
