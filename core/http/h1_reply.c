@@ -5,6 +5,7 @@
 enum {
 	REPLY_FLUSH_ROUNDS = 8, /* writes of one connection in one turn */
 	REPLY_PROBE_MS = 1000, /* first repetition of a probe */
+	REPLY_PROBE_SOON_MS = 50, /* when nothing could be sent just now */
 	REPLY_PROBE_MAX_MS = 15000,
 };
 
@@ -226,12 +227,18 @@ void
 h1_reply_probe(struct h1_conn *c)
 {
 	struct exchange *x = &c->x;
+	uint64_t now = loop_now_ms(c->server->loop);
 	int rc = 0;
 
 	c->probe_at_ms = 0;
 	if (c->phase != H1_OPEN || !c->in_eof || x->request.http10 ||
 	    c->broken != 0 || c->aborting || x->state == EXCHANGE_ENDED)
 		return;
+	if (c->chunked && x->probe.n == 0) {
+		/* within an event: its rest, or the next try, will tell */
+		c->probe_at_ms = now + REPLY_PROBE_SOON_MS;
+		return;
+	}
 	if (buf_len(&c->out) == 0) {
 		if (x->state == EXCHANGE_REQUEST)
 			rc = buf_add_str(&c->out,
@@ -244,6 +251,6 @@ h1_reply_probe(struct h1_conn *c)
 	c->probe_ms = c->probe_ms == 0 ? REPLY_PROBE_MS : c->probe_ms * 2;
 	if (c->probe_ms > REPLY_PROBE_MAX_MS)
 		c->probe_ms = REPLY_PROBE_MAX_MS;
-	c->probe_at_ms = loop_now_ms(c->server->loop) + c->probe_ms;
+	c->probe_at_ms = now + c->probe_ms;
 	h1_server_mark(c);
 }

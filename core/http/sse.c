@@ -132,6 +132,10 @@ sse_parse(struct sse *s, struct view raw, struct sse_event *e)
 	int rc;
 
 	*e = (struct sse_event){ .raw = raw, .flags = SSE_BLANK };
+	/* the usual one has one line, and its ends are known already */
+	if (s->lines == 1)
+		return sse_line(s, e, &data_lines,
+		    view_sub(raw, s->line_at, s->line_end - s->line_at));
 	while (at < raw.n) {
 		end = sse_line_end(raw, at, &lf, &lf_known);
 		if (end > at) {
@@ -147,6 +151,13 @@ sse_parse(struct sse *s, struct view raw, struct sse_event *e)
 
 /* ---- cutting the stream ---------------------------------------------------
  */
+
+/* r->at, counted from the first byte of the event in hand. */
+static size_t
+sse_offset(const struct sse_run *r)
+{
+	return buf_len(&r->s->pending) + r->at - r->from;
+}
 
 /* The event in hand ends before r->at. */
 static int
@@ -171,6 +182,7 @@ sse_emit(struct sse_run *r)
 	s->hold = false;
 	r->from = r->at;
 	rc = sse_parse(s, raw, &e);
+	s->lines = 0;
 	if (rc == 0)
 		rc = r->cb(r->arg, &e);
 	buf_reset(&s->pending, 0);
@@ -234,10 +246,17 @@ sse_scan(struct sse_run *r)
 			s->comment = s->event_start && c == ':';
 			s->event_start = false;
 			s->line_start = false;
+			if (s->lines == 0)
+				s->line_at = sse_offset(r);
 		}
 		r->at = sse_line_end(r->v, r->at, &r->lf, &r->lf_known);
-		if (r->at < r->v.n)
-			rc = sse_eol(r, s->comment);
+		if (r->at == r->v.n)
+			break;
+		if (s->lines == 0)
+			s->line_end = sse_offset(r);
+		if (s->lines < 2)
+			s->lines++;
+		rc = sse_eol(r, s->comment);
 	}
 	if (rc == 0 && r->from < r->v.n)
 		rc = buf_add_view(&s->pending, view_from(r->v, r->from));

@@ -32,6 +32,8 @@ struct sse {
 	struct buf pending; /* bytes of an event that is not whole */
 	struct buf joined; /* data of several lines */
 	size_t max;
+	size_t line_at, line_end; /* first line of the event, in its raw */
+	unsigned lines; /* whole lines of it, 2 for more */
 	unsigned bom_n; /* bytes of a byte order mark seen, 3 when decided */
 	bool line_start; /* the next byte begins a line */
 	bool event_start; /* no line of the event in hand is whole or begun */

@@ -448,6 +448,16 @@ test_fin(void)
 	stop();
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
+	(void)!app_head(app.held, 200, -1);
+	wait_turns(3);
+	peer_close(p);
+	wait_turns(5);
+	tap_is_int(app.gone, 0, "within an event: not asked yet");
+	exchange_set_probe(app.held, VIEW(": probe\n"));
+	wait_for(is_gone, "asked when there is something to ask with");
+	stop();
+	begin(VIEW(GET("/hold")));
+	wait_for(is_held, "held");
 	shutdown(p->fd, SHUT_WR);
 	wait_for(is_100, "half closed: asked");
 	wait_turns(5);
