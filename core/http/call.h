@@ -67,21 +67,31 @@ struct call_times {
 };
 
 /*
+ * Source:  RFC 9110, RFC 9112.
  * Starts a call.  A connection that was idle before and turns out closed is
  * retried once on a fresh one, only while no byte of the reply came.
  * Content codings that can be decoded are (and Content-Encoding removed);
  * unknown ones pass with their field.  Accept-Encoding: identity is sent
  * unless the fields have one.
  * Context: reactor; no callback before it returns.
- * Returns: 0; SP_E_NOMEM.
+ * Owner:   the call is its own until end(), fail() or call_cancel().
+ * Returns: 0; SP_E_NOMEM; SP_E_SYNTAX method, target or host would break the
+ *          request line.
  */
 int call_start(struct loop *l, const struct call_params *params,
     const struct call_owner *owner, struct call **out) must_check;
-/* Stops reading the reply (back-pressure), and goes on. */
+/*
+ * Stops reading the reply (back-pressure), and goes on.  What one read gave,
+ * at most LOOP_SCRATCH_BYTES before decoding, is still handed on.  The read
+ * deadline rests meanwhile.
+ */
 void call_pause(struct call *c, bool paused);
 /* The peer made progress: pushes the read deadline back. */
 void call_progress(struct call *c);
-/* Closes the upstream connection at once (reset); no callback follows. */
+/*
+ * Closes the upstream connection at once (reset); no callback follows.  Also
+ * from within a callback of the call.
+ */
 void call_cancel(struct call *c);
 void call_times(const struct call *c, struct call_times *out);
 bool call_reused(const struct call *c);

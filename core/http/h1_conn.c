@@ -13,12 +13,18 @@ conn_now_ms(const struct h1_conn *c)
 	return loop_now_ms(c->server->loop);
 }
 
+uint64_t
+h1_conn_after(const struct h1_conn *c, uint64_t in_ms)
+{
+	return in_ms != 0 ? conn_now_ms(c) + in_ms : 0;
+}
+
 static void
 conn_idle(struct h1_conn *c, uint64_t timeout_ms)
 {
 	c->phase = H1_IDLE;
 	c->scan = (struct h1_scan){ 0 };
-	c->read_at_ms = conn_now_ms(c) + timeout_ms;
+	c->read_at_ms = h1_conn_after(c, timeout_ms);
 }
 
 /* Our side is shut; the rest is read so that no reset overtakes the reply. */
@@ -32,7 +38,7 @@ conn_linger(struct h1_conn *c)
 	stream_shutdown(c->stream);
 	c->phase = H1_LINGER; /* RFC 9112 s9.6 */
 	buf_reset(&c->in, 0);
-	c->read_at_ms = conn_now_ms(c) + H1_LINGER_MS;
+	c->read_at_ms = h1_conn_after(c, H1_LINGER_MS);
 	h1_server_mark(c);
 }
 
@@ -65,7 +71,7 @@ conn_body_deadline(struct h1_conn *c)
 	if (!conn_body_wanted(c) || c->continue_due || c->aborting) {
 		c->read_at_ms = 0;
 	} else if (c->read_at_ms == 0 || c->progress) {
-		c->read_at_ms = conn_now_ms(c) + c->limits->body_timeout_ms;
+		c->read_at_ms = h1_conn_after(c, c->limits->body_timeout_ms);
 	}
 	c->progress = false;
 }
@@ -202,7 +208,7 @@ conn_done(struct h1_conn *c)
 	} else if (!whole) {
 		c->phase = H1_DRAIN;
 		c->drained = 0;
-		c->read_at_ms = conn_now_ms(c) + c->limits->body_timeout_ms;
+		c->read_at_ms = h1_conn_after(c, c->limits->body_timeout_ms);
 	} else {
 		conn_idle(c, c->limits->keepalive_timeout_ms);
 	}
@@ -294,7 +300,7 @@ conn_head(struct h1_conn *c, struct view v)
 		/* an empty line alone begins nothing (RFC 9112 s2.2) */
 		if (!view_starts(VIEW("\r\n"), v)) {
 			c->phase = H1_HEAD;
-			c->read_at_ms = conn_now_ms(c) + l->header_timeout_ms;
+			c->read_at_ms = h1_conn_after(c, l->header_timeout_ms);
 		}
 	}
 	rc = h1_parse_scan(&c->scan, v, &limits, &n, &fault);

@@ -56,6 +56,7 @@ static bool
 reply_may_keep(const struct h1_conn *c)
 {
 	if (!c->keep_alive || c->server->draining || c->continue_due ||
+	    c->limits->keepalive_timeout_ms == 0 ||
 	    c->requests >= c->limits->keepalive_requests)
 		return false;
 	return c->x.request_whole || c->body.kind != H1_BODY_LENGTH ||
@@ -185,7 +186,7 @@ h1_reply_refuse(struct h1_conn *c, unsigned status, const char *what)
 int
 h1_reply_flush(struct h1_conn *c)
 {
-	uint64_t now = loop_now_ms(c->server->loop);
+	uint64_t deadline = h1_conn_after(c, c->limits->send_timeout_ms);
 	struct view v;
 	struct iovec iov;
 	size_t done;
@@ -199,14 +200,14 @@ h1_reply_flush(struct h1_conn *c)
 		if (rc != 0 || done == 0)
 			break;
 		buf_consume(&c->out, done);
-		c->send_at_ms = now + c->limits->send_timeout_ms;
+		c->send_at_ms = deadline;
 	}
 	if (buf_len(&c->out) == 0) {
 		/* nothing is kept for the time between two events */
 		buf_reset(&c->out, 0);
 		c->send_at_ms = 0;
 	} else if (c->send_at_ms == 0) {
-		c->send_at_ms = now + c->limits->send_timeout_ms;
+		c->send_at_ms = deadline;
 	}
 	return rc == SP_E_AGAIN ? 0 : rc;
 }

@@ -8,6 +8,7 @@
 
 struct h1_server;
 
+/* Timeouts of 0 are off, but for keepalive_timeout_ms: no keep-alive. */
 struct h1_limits {
 	uint64_t header_timeout_ms; /* first byte to the head's end */
 	uint64_t body_timeout_ms; /* between two reads of the body */
@@ -30,18 +31,29 @@ struct h1_server_stats {
 
 /*
  * A server: one for all listeners.  consumer->open is called with server.
- * A request that the codec refuses (400, 408, 414, 417, 431, 501, 505) is
+ * A request that the codec refuses (400, 405, 408, 414, 417, 431, 501, 505) is
  * answered by error_body(status): text of the body, type in *type (the gate
- * gives an OpenAI error object).
+ * gives an OpenAI error object); both are copied before it is called again.
+ * Source:  RFC 9112.
+ * Context: reactor; no blocking.
+ * Owner:   the caller; consumer is borrowed for as long as it lives.
+ * Returns: NULL without memory.
  */
 struct h1_server *h1_server_new(struct loop *l,
     const struct exchange_consumer *consumer, void *server,
     struct view (*error_body)(void *server, unsigned status, const char *what,
 	struct view *type)) must_check;
-void h1_server_free(struct h1_server *s); /* gone(SHUTDOWN) for the open */
 /*
- * Serves a new connection; the descriptor is taken.  limits are copied by
- * reference: they must outlive the connection.
+ * Closes every connection; gone(SHUTDOWN) for what is open.  Not from within a
+ * callback of the consumer.  NULL allowed.
+ */
+void h1_server_free(struct h1_server *s);
+/*
+ * Serves a new connection; the descriptor is taken, also on an error.  limits
+ * are copied by reference: they must outlive the connection.
+ * Context: reactor; no blocking; no callback before it returns.
+ * Parameters: tls, NULL plain; listener, told to the consumer.
+ * Returns: 0; SP_E_NOMEM; SP_E_SYS; SP_E_TLS.
  */
 int h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
     unsigned listener, const struct h1_limits *limits) must_check;

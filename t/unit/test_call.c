@@ -257,9 +257,9 @@ static const struct reply replies[] = {
 		"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n1;x\r\n!\r\n0\r\n"
 		"T: u\r\n\r\n"),
 	    false, "200 -1 {}", "hi!", 0, true, true },
-	{ "close-delimited", R(OK "\r\nhi"), true, "200 -1 {}", "hi", 0, false,
-	    false },
-	{ "HTTP/1.0", R("HTTP/1.0 200 OK\r\nX: y\r\n\r\nhi"), true,
+	{ "H5 close-delimited", R(OK "\r\nhi"), true, "200 -1 {}", "hi", 0,
+	    false, false },
+	{ "H5 HTTP/1.0", R("HTTP/1.0 200 OK\r\nX: y\r\n\r\nhi"), true,
 	    "200 -1 {X=y;}", "hi", 0, false, false },
 	{ "HTTP/1.0 with a length",
 	    R("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi"), false,
@@ -277,7 +277,7 @@ static const struct reply replies[] = {
 	{ "bytes after the end: not used again",
 	    R(OK "Content-Length: 2\r\n\r\nhiHTTP/1.1 200"), false, "200 2 {}",
 	    "hi", 0, true, false },
-	{ "unknown coding passes",
+	{ "H1 unknown coding passes",
 	    R(OK "Content-Encoding: zz\r\n"
 		 "Content-Length: 2\r\n\r\nhi"),
 	    false, "200 2 {Content-Encoding=zz;}", "hi", 0, true, true },

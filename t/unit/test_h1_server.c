@@ -196,9 +196,9 @@ static void
 test_http10(void)
 {
 	begin(VIEW("GET /stream HTTP/1.0\r\n\r\n"));
-	wait_for(is_eof, "HTTP/1.0: ended by close");
+	wait_for(is_eof, "H5 HTTP/1.0: ended by close");
 	tap_ok(peer_has(p, VIEW("Connection: close\r\n\r\nonetwothree")),
-	    "not chunked");
+	    "H5 not chunked");
 	stop();
 	begin(VIEW("GET /big/3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
 	wait_for(is_done, "HTTP/1.0 with keep-alive");
@@ -224,7 +224,7 @@ test_continue(void)
 {
 	begin(VIEW("POST /continue" H
 		   "Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"));
-	wait_for(is_100, "100 Continue");
+	wait_for(is_100, "H3 100 Continue");
 	peer_send(p, VIEW("abc"));
 	wait_for(is_done, "then the body");
 	wait_turns(2);
@@ -391,7 +391,7 @@ test_resets(void)
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
 	peer_rst(p);
-	wait_for(is_gone, "reset before the head");
+	wait_for(is_gone, "I3 reset before the head");
 	tap_is_int(app.why, EXCHANGE_GONE_RESET, "told as a reset");
 	stop();
 	begin(VIEW(GET("/hold")));
@@ -399,14 +399,14 @@ test_resets(void)
 	(void)!app_head(app.held, 200, -1);
 	wait_turns(3);
 	peer_rst(p);
-	wait_for(is_gone, "reset after the head");
+	wait_for(is_gone, "I1 reset after the head");
 	stop();
 	begin(VIEW(GET("/big/100000000")));
 	p->deaf = true;
 	wait_turns(20);
 	tap_is_int(app.gone, 0, "paused by back-pressure");
 	peer_rst(p);
-	wait_for(is_gone, "reset while paused");
+	wait_for(is_gone, "I1 reset while paused");
 	stop();
 	start();
 	limits.body_window = 2;
@@ -436,7 +436,7 @@ test_fin(void)
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
 	peer_close(p);
-	wait_for(is_gone, "closed before the head: found by a probe");
+	wait_for(is_gone, "I3 closed before the head: found by a probe");
 	stop();
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
@@ -444,7 +444,7 @@ test_fin(void)
 	exchange_set_probe(app.held, VIEW(": probe\n"));
 	wait_turns(3);
 	peer_close(p);
-	wait_for(is_gone, "closed in a stream: found by a probe");
+	wait_for(is_gone, "I1 closed in a stream: found by a probe");
 	stop();
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
@@ -459,7 +459,7 @@ test_fin(void)
 	begin(VIEW(GET("/hold")));
 	wait_for(is_held, "held");
 	shutdown(p->fd, SHUT_WR);
-	wait_for(is_100, "half closed: asked");
+	wait_for(is_100, "I3 half closed: asked");
 	wait_turns(5);
 	tap_is_int(app.gone, 0, "not gone");
 	(void)!app_head(app.held, 200, -1);
@@ -508,10 +508,10 @@ test_slow_reader(void)
 	begin(VIEW(GET("/big/20000000")));
 	p->deaf = true;
 	wait_turns(20);
-	tap_ok(app.opened == 1 && app.done == 0, "paused");
+	tap_ok(app.opened == 1 && app.done == 0, "I4 paused");
 	dial(&peers[1]);
 	peer_send(&peers[1], VIEW(GET("/stream")));
-	wait_for(is_done, "another client is served");
+	wait_for(is_done, "I4 another client is served");
 	p->deaf = false;
 	app.done = 0;
 	wait_for(is_done, "it goes on when it reads");
