@@ -50,7 +50,7 @@ forward_free(struct forward *f)
 
 	if (f == NULL)
 		return;
-	for (i = 0; i < f->n; i++)
+	for (i = 0; f->sites != NULL && i < f->n; i++)
 		forward_site_clear(&f->sites[i]);
 	mem_free(f->sites);
 	if (f->resolver != NULL)

@@ -388,7 +388,7 @@ gate_listeners_fill(struct gate *g)
 
 			if (l->servers == NULL)
 				l->servers = mem_calloc(g->conf->servers_n,
-				    sizeof(*l->servers));
+				    sizeof(const struct conf_server *));
 			if (l->servers == NULL)
 				return SP_E_NOMEM;
 			if (l->servers_n == 0)

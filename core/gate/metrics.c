@@ -21,6 +21,8 @@ enum {
 	METRICS_KEY_MAX =
 	    METRICS_LABELS_MAX * (METRICS_NAME_MAX + 2 * METRICS_VALUE_MAX + 4),
 	METRICS_COLLECT_MAX = 32,
+	METRICS_SERIES_MAX = 2 * METRICS_KEY_MAX, /* name and labels */
+	METRICS_SERIES_JSON_MAX = 4 * METRICS_SERIES_MAX,
 };
 
 /* One time series; a histogram's: buckets, then sum in us, then count. */
@@ -479,8 +481,8 @@ static int
 metric_json_sample(struct metric_sink *s, const char *name, const char *suffix,
     const char *labels, const char *le, const char *value)
 {
-	struct buf key = BUF_INIT(2 * METRICS_KEY_MAX);
-	struct buf text = BUF_INIT(8 * METRICS_KEY_MAX);
+	struct buf key = BUF_INIT(METRICS_SERIES_MAX);
+	struct buf text = BUF_INIT(METRICS_SERIES_JSON_MAX);
 	struct metric_sink plain = { .out = &key };
 	struct jwrite w;
 	int rc;

@@ -324,6 +324,7 @@ turn_encode_open(const struct turn_params *p, struct turn_opening **out)
 {
 	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
 	struct turn_opening *o;
+	struct view v;
 	int rc;
 
 	rc = wire_put_u32(&b, 0);
@@ -337,10 +338,11 @@ turn_encode_open(const struct turn_params *p, struct turn_opening **out)
 		rc = wire_put_u32(&b, p->flags);
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, p->meta);
-	o = rc == SP_OK ? mem_alloc(sizeof(*o) + buf_len(&b)) : NULL;
-	if (o != NULL) {
-		o->n = buf_len(&b);
-		memcpy(o->body, buf_view(&b).p, o->n);
+	v = buf_view(&b);
+	o = rc == SP_OK ? mem_alloc(sizeof(*o) + v.n) : NULL;
+	if (o != NULL && v.p != NULL) {
+		o->n = v.n;
+		memcpy(o->body, v.p, v.n);
 		*out = o;
 	} else if (rc == SP_OK)
 		rc = SP_E_NOMEM;

@@ -19,7 +19,7 @@
 #include "os/confine.h"
 #include "os/fd.h"
 
-enum { REACTOR_RECV_MAX = 32 };
+enum { REACTOR_RECV_MAX = 32, REACTOR_CONF_ERROR_MAX = 65536 };
 
 struct reactor {
 	struct role role;
@@ -236,7 +236,7 @@ static void
 reactor_configure(struct reactor *a)
 {
 	const struct conf_defaults defaults = { NULL, NULL, NULL, NULL };
-	struct buf err = BUF_INIT(64 * 1024);
+	struct buf err = BUF_INIT(REACTOR_CONF_ERROR_MAX);
 	size_t i;
 	int rc;
 
@@ -246,6 +246,7 @@ reactor_configure(struct reactor *a)
 		    VIEW_ARG(buf_len(&err) > 0 ? buf_view(&err)
 					       : view_str(err_str(rc))));
 	buf_clear(&err);
+	err_assert(a->conf != NULL);
 	for (i = 0; i < a->role.secrets_n; i++) {
 		const struct role_secret *s = &a->role.secrets[i];
 
