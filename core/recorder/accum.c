@@ -43,7 +43,7 @@ room(struct accum_hold *h, struct buf *b, size_t n)
 static void
 put(struct buf *b, struct view v)
 {
-	if (v.n == 0)
+	if (v.n == 0 || v.p == NULL)
 		return;
 	memcpy(buf_tail(b), v.p, v.n);
 	buf_grow(b, v.n);
@@ -130,7 +130,7 @@ accum_text_decode(const struct accum_text *t, struct buf *out, size_t *replaced)
 
 	if (replaced != NULL)
 		*replaced = 0;
-	if (raw.n == 0)
+	if (raw.n == 0 || raw.p == NULL)
 		return 0;
 	if (memchr(raw.p, '\\', raw.n) == NULL && utf8_valid(raw))
 		return buf_add_view(out, raw);
@@ -308,7 +308,8 @@ member_for(struct accum_hold *h, struct accum_extras *x, const struct jscan *s,
 	size_t i;
 
 	for (i = 0; i < x->n; i++)
-		if (jscan_is(s, key, buf_view(&x->v[i].key)))
+		if (x->v[i].key.mem != NULL &&
+		    jscan_is(s, key, buf_view(&x->v[i].key)))
 			return &x->v[i];
 	if (x->n >= ACCUM_EXTRAS_MAX ||
 	    !accum_hold_take(h, sizeof(*v) + (key->end - key->start))) {
@@ -342,7 +343,9 @@ accum_extras_scan(struct accum_hold *h, struct accum_extras *x, struct jscan *s,
 	struct view raw;
 	int rc = jscan_skip(s, &v);
 
-	if (rc != 0 || v.kind == JSCAN_NULL || h->over)
+	/* (a name of no letters is none) */
+	if (rc != 0 || v.kind == JSCAN_NULL || h->over ||
+	    jscan_text(s, key).n == 0)
 		return rc;
 	m = member_for(h, x, s, key);
 	raw = jscan_raw(s, &v);
@@ -360,7 +363,7 @@ by_key(const void *a, const void *b)
 	struct view x = buf_view(&((const struct accum_member *)a)->key);
 	struct view y = buf_view(&((const struct accum_member *)b)->key);
 	size_t n = x.n < y.n ? x.n : y.n;
-	int c = n > 0 ? memcmp(x.p, y.p, n) : 0;
+	int c = n > 0 && x.p != NULL && y.p != NULL ? memcmp(x.p, y.p, n) : 0;
 
 	if (c != 0)
 		return c;

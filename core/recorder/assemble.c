@@ -130,6 +130,7 @@ choice_for(struct assemble *a, int64_t index)
 		a->hold.over = true;
 		return NULL;
 	}
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): pointers are meant */
 	v = mem_reallocarray(a->choices, a->choices_n + 1, sizeof(*v));
 	if (v != NULL)
 		a->choices = v;
@@ -139,6 +140,7 @@ choice_for(struct assemble *a, int64_t index)
 		return NULL;
 	}
 	c->index = index;
+	/* NOLINTNEXTLINE(bugprone-sizeof-expression): likewise */
 	memmove(v + at + 1, v + at, (a->choices_n - at) * sizeof(*v));
 	v[at] = c;
 	a->choices_n++;

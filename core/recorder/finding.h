@@ -2,6 +2,7 @@
 #ifndef SP_RECORDER_FINDING_H
 #define SP_RECORDER_FINDING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,10 +41,10 @@ enum finding {
 };
 
 struct finding_row {
-	uint32_t bit;
 	const char *code;
-	int blocks; /* not 0: the turn is not one to train on */
 	const char *doc;
+	uint32_t bit;
+	bool blocks; /* the turn is not one to train on */
 };
 
 /*

@@ -191,8 +191,8 @@ write_finish(struct record *r, const struct assemble_choice *c,
 	if (c != NULL && c->finish_reason.seen) {
 		accum_text_write(&c->finish_reason, w);
 		if (accum_text_decode(&c->finish_reason, &text, NULL) == 0 &&
-		    buf_len(&text) > 0)
-			memcpy(r->finish_reason, buf_view(&text).p,
+		    text.mem != NULL)
+			memcpy(r->finish_reason, text.mem + text.off,
 			    buf_len(&text));
 		buf_clear(&text);
 	} else {

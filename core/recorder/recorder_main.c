@@ -104,8 +104,7 @@ read_conf(struct recorder *r)
 
 	rc = conf_parse(buf_view(&r->role.conf), &defaults, &r->conf, &err);
 	if (rc != 0)
-		role_fail(&r->role, "%.*s",
-		    VIEW_ARG(buf_view(&err)));
+		role_fail(&r->role, "%.*s", VIEW_ARG(buf_view(&err)));
 	buf_clear(&err);
 	log_set_level((enum log_level)r->conf->main.error_level);
 }

@@ -190,7 +190,7 @@ signer_parse_pem(struct view pem, uint8_t pub[SIGN_KEY_BYTES])
 	uint32_t v = 0;
 	size_t i;
 
-	if (pem.n != begin.n + SPKI_BASE64 + end.n ||
+	if (pem.p == NULL || pem.n != begin.n + SPKI_BASE64 + end.n ||
 	    !view_starts(pem, begin) || !view_ends(pem, end))
 		return SP_E_SYNTAX;
 	for (i = 0; i < SPKI_BASE64; i++) {

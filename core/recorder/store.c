@@ -104,6 +104,8 @@ name_taken(struct view name)
 	size_t dot = name.n;
 	uint64_t n;
 
+	if (name.p == NULL)
+		return true;
 	while (dot > 0 && name.p[dot - 1] != '.')
 		dot--;
 	return name.n == 0 || name.p[0] == '.' ||

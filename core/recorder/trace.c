@@ -114,7 +114,7 @@ static int
 continue_roll(struct trace *t)
 {
 	char name[FILE_NAME_MAX];
-	struct tail tail;
+	struct tail tail = { .whole = 0 };
 	struct stat st;
 	uint64_t n;
 	int fd, rc;
@@ -483,7 +483,7 @@ int
 trace_seal(struct trace *t, const struct signer *k, const char *reason)
 {
 	struct buf text = BUF_INIT(SEAL_MAX_BYTES);
-	struct buf earlier = BUF_INIT(2 * EARLIER_MAX_BYTES);
+	struct buf earlier = BUF_INIT((size_t)2 * EARLIER_MAX_BYTES);
 	char name[FILE_NAME_MAX];
 	struct seal s = { .session = view_str(t->session),
 		.file = view_str(t->name),

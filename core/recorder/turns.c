@@ -170,8 +170,7 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 	t->open_n++;
 	memcpy(u->session, session.p, session.n);
 	u->opened_us = clock_us();
-	assemble_init(
-	    &u->assemble, (size_t)c->turn_max_bytes, keep_of(c));
+	assemble_init(&u->assemble, (size_t)c->turn_max_bytes, keep_of(c));
 	u->trace_rc = store_get(t->store, c, session, &u->trace);
 	if (u->trace_rc == 0)
 		u->number = ++u->trace->turn_high;
