@@ -17,7 +17,11 @@ void llm_refusal_free(struct llm_refusal *m); /* NULL allowed */
 /* The enum llm_ask bits known for that model of that upstream; 0 none. */
 unsigned llm_refusal_known(const struct llm_refusal *m, struct view upstream,
     struct view model);
-/* Remembers; at most 4,096 pairs, past that nothing is (it costs a retry). */
+/*
+ * Remembers, on top of what is known; at most 4,096 pairs, past that nothing
+ * is (it costs a retry).  For attempts that were accepted: what an error text
+ * seems to say is no proof, and a workload can have a hand in it.
+ */
 void llm_refusal_learn(struct llm_refusal *m, struct view upstream,
     struct view model, unsigned ask);
 
@@ -25,9 +29,12 @@ void llm_refusal_learn(struct llm_refusal *m, struct view upstream,
  * Reads an error reply.
  * Source:  cases F1, F2, F3: 400, 403 and 422 (and 501) whose body names
  *          the parameter.
+ *          A request that the reply quotes names nothing, nor does a list of
+ *          what the server knows; a context that is too long is no refusal.
  * Parameters: w, what was forced; ask, the bits of the refused attempt.
- * Returns: the bits to try next (more than ask), or ask when the reply is no
- *          refusal of something that only we asked for.
+ * Returns: the bits to try next, or ask when the reply is no refusal of
+ *          something that only we asked for.  LLM_ASK_N_PROBS is given up for
+ *          LLM_ASK_NO_LOGPROBS, so at most three attempts follow the first.
  */
 unsigned llm_refusal_next(unsigned status, struct view body,
     const struct llm_wants *w, unsigned ask);

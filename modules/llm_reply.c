@@ -32,9 +32,9 @@ is_any(const struct jscan *s, const struct jscan_span *key,
 static bool
 is_ids(const struct jscan *s, const struct jscan_span *key)
 {
-	static const struct view names[] = { VIEW("token_ids"),
-		VIEW("prompt_token_ids"), VIEW("output_ids"),
-		VIEW("gen_tokens") };
+	static const struct view names[] = { VIEW_INIT("token_ids"),
+		VIEW_INIT("prompt_token_ids"), VIEW_INIT("output_ids"),
+		VIEW_INIT("gen_tokens") };
 
 	return is_any(s, key, names, sizeof(names) / sizeof(names[0]));
 }
@@ -134,14 +134,27 @@ entry(struct reply *r)
 	return each_member(r, entry_member);
 }
 
+/* The array at the cursor has no element; RFC 8259 s2 says what space is. */
+static bool
+is_empty(const struct jscan *s)
+{
+	size_t i = s->pos + 1;
+
+	while (i < s->n && memchr(" \t\r\n", s->p[i], 4) != NULL)
+		i++;
+	return i < s->n && s->p[i] == ']';
+}
+
 static int
 logprobs_member(struct reply *r, const struct jscan_span *key, bool *gone)
 {
 	(void)key;
 	(void)gone;
 	/* "content" and "refusal", and whatever list comes next */
-	return jscan_peek(&r->s) == JSCAN_ARRAY ? each_object(r, entry)
-						: skip(r);
+	if (jscan_peek(&r->s) != JSCAN_ARRAY)
+		return skip(r);
+	r->facts->logprobs |= !is_empty(&r->s);
+	return r->trim_logprobs ? each_object(r, entry) : skip(r);
 }
 
 static int
@@ -159,10 +172,8 @@ choice_member(struct reply *r, const struct jscan_span *key, bool *gone)
 
 	if (jscan_is(s, key, VIEW("logprobs"))) {
 		*gone = r->strip_logprobs;
-		r->facts->logprobs |= kind == JSCAN_OBJECT;
-		if (r->trim_logprobs && kind == JSCAN_OBJECT)
-			return each_member(r, logprobs_member);
-		return skip(r);
+		return kind == JSCAN_OBJECT ? each_member(r, logprobs_member)
+					    : skip(r);
 	}
 	if (jscan_is(s, key, VIEW("finish_reason"))) {
 		r->facts->finish |= kind == JSCAN_STRING;
@@ -191,9 +202,16 @@ top_member(struct reply *r, const struct jscan_span *key, bool *gone)
 {
 	struct jscan *s = &r->s;
 	enum jscan_kind kind = jscan_peek(s);
+	struct jscan_span v;
+	int rc;
 
 	if (jscan_is(s, key, VIEW("choices")) && kind == JSCAN_ARRAY)
 		return each_object(r, choice);
+	if (jscan_is(s, key, VIEW("object"))) { /* an error without a wrap */
+		rc = jscan_skip(s, &v);
+		r->facts->error |= rc == 0 && jscan_is(s, &v, VIEW("error"));
+		return rc;
+	}
 	if (jscan_is(s, key, VIEW("usage"))) {
 		r->usage |= kind == JSCAN_OBJECT;
 		*gone = r->strip_usage;

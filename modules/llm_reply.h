@@ -9,10 +9,10 @@
 
 /* What one chunk, or a whole unary reply, is. */
 struct llm_reply_facts {
-	bool error; /* an error object at the top */
+	bool error; /* an error at the top, or the whole is one */
 	bool useful; /* at least one choice, or an error */
 	bool finish; /* a choice has a finish_reason */
-	bool logprobs; /* a choice has log-probabilities */
+	bool logprobs; /* a choice has at least one log-probability */
 	bool drop; /* holds only what the client did not ask for */
 };
 

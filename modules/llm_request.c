@@ -10,8 +10,14 @@
 
 enum {
 	EDITS_MAX = 4096,
-	SAMPLING_MAX = 24,
+	MEMBERS_MAX = 2 * EDITS_MAX,
+	SAMPLING_MAX = 64, /* as many as the configuration takes */
 	NUMBER_BYTES = 24,
+	PUT_MAX = 64 * 1024 * 1024, /* what is put in; of the configuration */
+	TOP_SANE =
+	    20, /* alternatives that no server refuses for their number */
+	TOP_MAX = 1000,
+	META_VALUE_MAX = 1024, /* longer ones are nonsense, and not recorded */
 };
 
 /* The members that may be edited; those of the sampling policy follow. */
@@ -65,6 +71,7 @@ enum { SAMPLING_NAMES = sizeof(sampling_names) / sizeof(sampling_names[0]) };
 
 enum action {
 	KEEP, /* as it came, duplicates too */
+	ONE, /* the last as it came, the ones before it gone */
 	SET, /* one member with the value put */
 	DROP, /* none */
 	INSIDE, /* one member: an object whose member inner is inner_put */
@@ -74,11 +81,18 @@ enum action {
 struct slot {
 	struct view name;
 	size_t n; /* how often the client wrote it */
-	size_t met; /* so far in the second pass */
+	size_t met; /* so far while editing */
 	struct jscan_span val; /* the last one, which parsers take */
 	enum action action;
 	struct view put, put2;
 	struct view inner, inner_put;
+};
+
+/* A member that may be edited, or a run of such as may not. */
+struct member {
+	struct slot *slot; /* NULL: a run, from the first's key to the last's
+			      value */
+	struct jscan_span key, val;
 };
 
 struct edit {
@@ -87,13 +101,14 @@ struct edit {
 	struct jscan s;
 	struct slot slots[K_FIXED + SAMPLING_MAX];
 	size_t slots_n;
+	struct member *members;
+	size_t members_n, members_cap;
 	struct jscan_span asked[SAMPLING_NAMES]; /* kind NONE: not asked */
 	struct jsplice edits;
 	struct buf added; /* members that the client did not write */
 	char cap[NUMBER_BYTES], cap2[NUMBER_BYTES], top[NUMBER_BYTES];
 	char n_probs[NUMBER_BYTES];
-	char max_name[32];
-	char model[LLM_MODEL_MAX * 6 + 3]; /* the override as JSON */
+	struct buf model; /* the override as JSON */
 };
 
 static struct slot *
@@ -107,6 +122,28 @@ slot_for(struct edit *e, const struct jscan *s, const struct jscan_span *key)
 	return NULL;
 }
 
+/* The policy may name one of the fixed ones: one slot a name. */
+static struct slot *
+slot_named(struct edit *e, struct view name)
+{
+	size_t i;
+
+	for (i = 0; i < e->slots_n; i++)
+		if (view_eq(e->slots[i].name, name))
+			return &e->slots[i];
+	if (e->slots_n == K_FIXED + SAMPLING_MAX)
+		return NULL;
+	e->slots[e->slots_n].name = name;
+	return &e->slots[e->slots_n++];
+}
+
+static void
+set_slot(struct slot *s, struct view put)
+{
+	s->action = SET;
+	s->put = put;
+}
+
 static void
 slots_init(struct edit *e)
 {
@@ -116,16 +153,40 @@ slots_init(struct edit *e)
 	for (i = 0; i < K_FIXED; i++)
 		e->slots[i].name = view_str(fixed_names[i]);
 	e->slots_n = K_FIXED;
-	for (i = 0; c != NULL && i < c->sampling_n && i < SAMPLING_MAX; i++) {
-		struct slot *s = &e->slots[e->slots_n++];
+	for (i = 0; c != NULL && i < c->sampling_n; i++) {
+		struct slot *s = slot_named(e, c->sampling[i].name);
 
-		s->name = c->sampling[i].name;
-		s->action = SET;
-		s->put = c->sampling[i].value;
+		if (s != NULL)
+			set_slot(s, c->sampling[i].value);
 	}
 }
 
-/* First pass: what is there, the last of duplicates counting. */
+static int
+members_add(struct edit *e, struct slot *slot, const struct jscan_span *key,
+    const struct jscan_span *val)
+{
+	size_t cap = e->members_cap == 0 ? 32 : e->members_cap * 2;
+	size_t n = e->members_n;
+	struct member *grown;
+
+	if (slot == NULL && n > 0 && e->members[n - 1].slot == NULL) {
+		e->members[n - 1].val.end = val->end;
+		return 0;
+	}
+	if (e->members_n == e->members_cap) {
+		if (e->members_n == MEMBERS_MAX)
+			return SP_E_LIMIT;
+		grown = mem_reallocarray(e->members, cap, sizeof(*grown));
+		if (grown == NULL)
+			return SP_E_NOMEM;
+		e->members = grown;
+		e->members_cap = cap;
+	}
+	e->members[e->members_n++] = (struct member){ slot, *key, *val };
+	return 0;
+}
+
+/* The one pass over the text; the last of duplicates counts. */
 static int
 survey(struct edit *e)
 {
@@ -139,15 +200,20 @@ survey(struct edit *e)
 	if (jscan_peek(s) != JSCAN_OBJECT)
 		return SP_E_SYNTAX;
 	rc = jscan_enter(s);
-	while (rc == 0 && (rc = jscan_member(s, &key)) == 1) {
+	if (rc != 0)
+		return rc;
+	while ((rc = jscan_member(s, &key)) == 1) {
 		rc = jscan_skip(s, &val);
 		if (rc != 0)
-			break;
+			return rc;
 		slot = slot_for(e, s, &key);
 		if (slot != NULL) {
 			slot->n++;
 			slot->val = val;
 		}
+		rc = members_add(e, slot, &key, &val);
+		if (rc != 0)
+			return rc;
 		for (i = 0; i < SAMPLING_NAMES; i++)
 			if (jscan_is(s, &key, view_str(sampling_names[i])))
 				e->asked[i] = val;
@@ -179,13 +245,6 @@ plain_number(const struct edit *e, const struct slot *s)
 	}
 }
 
-static void
-set_slot(struct slot *s, struct view put)
-{
-	s->action = SET;
-	s->put = put;
-}
-
 static struct view
 format(char out[NUMBER_BYTES], uint64_t v)
 {
@@ -203,8 +262,14 @@ plan_logprobs(struct edit *e, struct llm_wants *w)
 	    (e->p->ask & LLM_ASK_NO_LOGPROBS))
 		return;
 	w->forced_logprobs = true;
-	n = w->top_logprobs > c->top_logprobs ? w->top_logprobs
-					      : c->top_logprobs;
+	n = w->top_logprobs;
+	/* without logprobs of its own the client's number is idle: it must not
+	 * make the upstream refuse ours */
+	if (!w->logprobs && n > TOP_SANE)
+		n = TOP_SANE;
+	if (n < c->top_logprobs)
+		n = c->top_logprobs;
+	w->forced_top = n;
 	if (e->p->ask & LLM_ASK_N_PROBS) {
 		e->slots[K_LOGPROBS].action = DROP;
 		top->action = DROP;
@@ -221,8 +286,10 @@ plan_token_ids(struct edit *e, struct llm_wants *w)
 	const struct conf_capture *c = e->p->capture;
 
 	if (c == NULL || c->level < CONF_LEVEL_TOKENS ||
-	    c->token_ids == CONF_TOKEN_IDS_OFF ||
-	    (e->p->ask & (LLM_ASK_NO_TOKEN_IDS | LLM_ASK_NO_LOGPROBS)))
+	    c->token_ids == CONF_TOKEN_IDS_OFF)
+		return;
+	w->insist_token_ids = c->token_ids == CONF_TOKEN_IDS_ON;
+	if ((e->p->ask & LLM_ASK_NO_TOKEN_IDS) && !w->insist_token_ids)
 		return;
 	w->forced_token_ids = true;
 	set_slot(&e->slots[K_TOKEN_IDS], VIEW("true"));
@@ -246,8 +313,12 @@ plan_usage(struct edit *e, struct llm_wants *w)
 {
 	struct slot *s = &e->slots[K_STREAM_OPTIONS];
 
-	if (e->p->capture == NULL || !w->stream || w->usage)
+	if (e->p->capture == NULL || !w->stream)
 		return;
+	if (w->usage) {
+		s->action = ONE;
+		return;
+	}
 	/* of a wrong type: the upstream's to refuse */
 	if (s->n > 0 && s->val.kind != JSCAN_OBJECT &&
 	    s->val.kind != JSCAN_NULL)
@@ -256,25 +327,50 @@ plan_usage(struct edit *e, struct llm_wants *w)
 	plan_object(s, VIEW("include_usage"), VIEW("{\"include_usage\":true}"));
 }
 
+/* "azure/gpt-5", "openai:o3", "ft:o4-mini:org::id": what comes before. */
+static struct view
+without_provider(struct view model)
+{
+	static const struct view prefixes[] = { VIEW_INIT("ft:"),
+		VIEW_INIT("openai:"), VIEW_INIT("azure:") };
+	size_t i, slash;
+
+	while ((slash = view_find(model, '/')) < model.n)
+		model = view_from(model, slash + 1);
+	for (i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (view_eq_nocase(view_sub(model, 0, prefixes[i].n),
+			prefixes[i]))
+			return view_from(model, prefixes[i].n);
+	return model;
+}
+
 bool
 llm_request_renames_max(struct view model)
 {
-	static const struct view families[] = { VIEW("gpt-5"), VIEW("o1"),
-		VIEW("o3"), VIEW("o4") };
-	size_t i, slash;
+	static const struct view families[] = { VIEW_INIT("gpt-5"),
+		VIEW_INIT("o1"), VIEW_INIT("o3"), VIEW_INIT("o4") };
+	size_t i;
 
-	/* "openai/gpt-5-mini" is a gpt-5, too */
-	while ((slash = view_find(model, '/')) < model.n)
-		model = view_from(model, slash + 1);
+	model = without_provider(model);
 	for (i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
 		struct view f = families[i];
 
-		if (view_starts(model, f) &&
-		    (model.n == f.n || model.p[f.n] == '-' ||
-			model.p[f.n] == '.'))
+		if (view_eq_nocase(view_sub(model, 0, f.n), f) &&
+		    (model.n == f.n || memchr("-.:@", model.p[f.n], 4) != NULL))
 			return true;
 	}
 	return false;
+}
+
+static void
+plan_cap(struct slot *s, uint64_t v, uint64_t cap, char text[NUMBER_BYTES])
+{
+	if (cap == 0)
+		return;
+	if (v > cap)
+		set_slot(s, format(text, cap));
+	else
+		s->action = ONE; /* nothing slips past the cap before it */
 }
 
 static void
@@ -285,12 +381,11 @@ plan_max_tokens(struct edit *e, const struct llm_wants *w)
 	struct slot *old = &e->slots[K_MAX_TOKENS];
 	struct slot *new = &e->slots[K_MAX_COMPLETION];
 	uint64_t a = plain_number(e, old), b = plain_number(e, new);
+	struct view was;
 
-	if (cap > 0 && a > cap)
-		set_slot(old, format(e->cap, cap));
-	if (cap > 0 && b > cap)
-		set_slot(new, format(e->cap2, cap));
-	if (c == NULL || old->n == 0 ||
+	plan_cap(old, a, cap, e->cap);
+	plan_cap(new, b, cap, e->cap2);
+	if ((c == NULL && e->p->model.n == 0) || old->n == 0 ||
 	    !llm_request_renames_max(view_of(w->model, w->model_n)))
 		return;
 	if (new->n == 0) {
@@ -299,48 +394,47 @@ plan_max_tokens(struct edit *e, const struct llm_wants *w)
 		old->put = VIEW("\"max_completion_tokens\"");
 		return;
 	}
-	/* both are there: the smaller one stays */
+	/* both are there: the smaller one stays, and null is none */
+	was = old->action == SET ? old->put : jscan_raw(&e->s, &old->val);
 	old->action = DROP;
-	if (a > 0 && b > 0 && a < b)
-		set_slot(new, format(e->cap2, cap > 0 && a > cap ? cap : a));
+	if (new->val.kind == JSCAN_NULL || (a > 0 && b > 0 && a < b))
+		set_slot(new, was);
+	else if (new->action == KEEP)
+		new->action = ONE;
+}
+
+static void
+keep_model(struct llm_wants *w, struct view model)
+{
+	model = view_sub(model, 0, sizeof(w->model));
+	w->model_n = model.n;
+	if (model.n > 0)
+		memcpy(w->model, model.p, model.n);
 }
 
 static int
 plan_model(struct edit *e, struct llm_wants *w)
 {
 	struct slot *s = &e->slots[K_MODEL];
-	struct buf text;
 	struct jwrite out;
-	size_t n;
+	struct buf text;
 	int rc;
 
-	buf_init(&text, e->body.n + 64);
 	if (e->p->model.n > 0) {
-		jwrite_init(&out, &text);
+		jwrite_init(&out, &e->model);
 		jwrite_string(&out, e->p->model);
 		rc = jwrite_finish(&out);
-		if (rc == 0 && buf_len(&text) > sizeof(e->model))
-			rc = SP_E_LIMIT;
-		if (rc == 0) {
-			memcpy(e->model, buf_view(&text).p, buf_len(&text));
-			set_slot(s, view_of(e->model, buf_len(&text)));
-		}
-		buf_clear(&text);
-		if (rc != 0)
-			return rc;
-		buf_init(&text, e->p->model.n + 1);
-		rc = buf_add_view(&text, e->p->model);
-	} else if (s->n > 0 && s->val.kind == JSCAN_STRING) {
-		rc = jscan_decode(&e->s, &s->val, &text, NULL);
-	} else {
-		rc = 0;
+		set_slot(s, buf_view(&e->model));
+		keep_model(w, e->p->model);
+		return rc;
 	}
-	if (rc == 0) {
-		n = buf_len(&text);
-		w->model_n = n > sizeof(w->model) ? sizeof(w->model) : n;
-		if (w->model_n > 0)
-			memcpy(w->model, buf_view(&text).p, w->model_n);
-	}
+	if (s->n == 0 || s->val.kind != JSCAN_STRING)
+		return 0;
+	/* a byte that is not UTF-8 becomes three */
+	buf_init(&text, 3 * (s->val.end - s->val.start));
+	rc = jscan_decode(&e->s, &s->val, &text, NULL);
+	if (rc == 0)
+		keep_model(w, buf_view(&text));
 	buf_clear(&text);
 	return rc;
 }
@@ -359,6 +453,20 @@ wants_usage(struct edit *e, struct llm_wants *w)
 	return rc < 0 ? rc : 0;
 }
 
+static void
+wants_logprobs(struct edit *e, struct llm_wants *w)
+{
+	/* llama.cpp's own name for both of them */
+	uint64_t n_probs = plain_number(e, &e->slots[K_N_PROBS]);
+
+	w->logprobs = is_true(&e->slots[K_LOGPROBS]) || n_probs > 0;
+	w->top_logprobs = plain_number(e, &e->slots[K_TOP_LOGPROBS]);
+	if (w->top_logprobs < n_probs)
+		w->top_logprobs = n_probs;
+	if (w->top_logprobs > TOP_MAX) /* the upstream's to refuse */
+		w->top_logprobs = TOP_MAX;
+}
+
 static int
 plan(struct edit *e, struct llm_wants *w)
 {
@@ -366,11 +474,8 @@ plan(struct edit *e, struct llm_wants *w)
 	int rc;
 
 	w->stream = is_true(&e->slots[K_STREAM]);
-	w->logprobs = is_true(&e->slots[K_LOGPROBS]);
 	w->token_ids = is_true(&e->slots[K_TOKEN_IDS]);
-	w->top_logprobs = plain_number(e, &e->slots[K_TOP_LOGPROBS]);
-	if (w->top_logprobs > 1000) /* nonsense: the upstream's to refuse */
-		w->top_logprobs = 1000;
+	wants_logprobs(e, w);
 	rc = wants_usage(e, w);
 	if (rc == 0)
 		rc = plan_model(e, w);
@@ -407,76 +512,73 @@ add_member(struct buf *b, struct view name, struct view put)
 }
 
 static int
-edit_inside(struct edit *e, const struct slot *slot, struct jscan *s)
+edit_inside(struct edit *e, const struct slot *slot)
 {
 	struct jsplice_object o;
 	struct jscan_span key, val;
+	struct jscan s;
 	int rc;
 
-	rc = jscan_enter(s);
+	jscan_init(&s, e->body, 0);
+	s.pos = slot->val.start;
+	rc = jscan_enter(&s);
 	if (rc != 0)
 		return rc;
-	jsplice_object_begin(&o, &e->edits, s);
-	while ((rc = jscan_member(s, &key)) == 1) {
-		rc = jscan_skip(s, &val);
+	jsplice_object_begin(&o, &e->edits, &s);
+	while ((rc = jscan_member(&s, &key)) == 1) {
+		rc = jscan_skip(&s, &val);
 		if (rc == 0)
 			rc = jsplice_object_member(&o, &key, &val,
-			    jscan_is(s, &key, slot->inner));
+			    jscan_is(&s, &key, slot->inner));
 		if (rc != 0)
 			return rc;
 	}
-	return rc != 0 ? rc : jsplice_object_end(&o, s, slot->inner_put);
+	return rc != 0 ? rc : jsplice_object_end(&o, &s, slot->inner_put);
 }
 
-/* One member in the second pass; its value is at the cursor. */
 static int
-edit_member(struct edit *e, struct jscan *s, struct jsplice_object *o,
-    const struct jscan_span *key)
+replace(struct edit *e, const struct jscan_span *v, struct view put)
 {
-	struct slot *slot = slot_for(e, s, key);
-	struct jscan_span val;
-	bool last, gone;
+	return jsplice_add(&e->edits, v->start, v->end - v->start, put);
+}
+
+static int
+edit_member(struct edit *e, struct jsplice_object *o, const struct member *m)
+{
+	struct slot *slot = m->slot;
+	bool gone;
 	int rc;
 
-	if (slot == NULL || slot->action == KEEP) {
-		rc = jscan_skip(s, &val);
-		return rc != 0 ? rc
-			       : jsplice_object_member(o, key, &val, false);
-	}
-	last = ++slot->met == slot->n;
-	gone = slot->action == DROP || !last;
-	if (!gone && slot->action == INSIDE) {
-		val.kind = jscan_peek(s);
-		val.start = s->pos;
-		rc = edit_inside(e, slot, s);
-		val.end = s->pos;
-	} else {
-		rc = jscan_skip(s, &val);
-	}
-	if (rc == 0)
-		rc = jsplice_object_member(o, key, &val, gone);
+	if (slot == NULL || slot->action == KEEP)
+		return jsplice_object_member(o, &m->key, &m->val, false);
+	gone = ++slot->met < slot->n || slot->action == DROP;
+	rc = jsplice_object_member(o, &m->key, &m->val, gone);
 	if (rc != 0 || gone)
 		return rc;
-	if (slot->action == SET)
-		return jsplice_add(&e->edits, val.start, val.end - val.start,
-		    slot->put);
-	if (slot->action == RENAME) {
-		rc = jsplice_add(&e->edits, key->start, key->end - key->start,
-		    slot->put);
-		if (rc == 0 && slot->put2.n > 0)
-			rc = jsplice_add(&e->edits, val.start,
-			    val.end - val.start, slot->put2);
+	switch (slot->action) {
+	case SET:
+		return replace(e, &m->val, slot->put);
+	case INSIDE:
+		return edit_inside(e, slot);
+	case RENAME:
+		rc = replace(e, &m->key, slot->put);
+		return rc != 0 || slot->put2.n == 0
+		    ? rc
+		    : replace(e, &m->val, slot->put2);
+	case KEEP:
+	case ONE:
+	case DROP:
+		break;
 	}
-	return rc;
+	return 0;
 }
 
-/* Second pass: the edits, in the order of the text. */
+/* The edits, in the order of the text. */
 static int
 rewrite(struct edit *e)
 {
-	struct jscan s;
 	struct jsplice_object o;
-	struct jscan_span key;
+	struct jscan s;
 	size_t i;
 	int rc;
 
@@ -494,39 +596,54 @@ rewrite(struct edit *e)
 	if (rc != 0)
 		return rc;
 	jsplice_object_begin(&o, &e->edits, &s);
-	while ((rc = jscan_member(&s, &key)) == 1) {
-		rc = edit_member(e, &s, &o, &key);
+	for (i = 0; i < e->members_n; i++) {
+		rc = edit_member(e, &o, &e->members[i]);
 		if (rc != 0)
 			return rc;
 	}
-	return rc != 0 ? rc : jsplice_object_end(&o, &s, buf_view(&e->added));
+	return jsplice_object_end(&o, &s, buf_view(&e->added));
+}
+
+static void
+write_asked(struct edit *e, struct jwrite *w, const char *name,
+    const struct jscan_span *v)
+{
+	if (v->kind == JSCAN_NONE || v->end - v->start > META_VALUE_MAX)
+		return;
+	jwrite_key(w, name);
+	jwrite_span(w, jscan_raw(&e->s, v));
 }
 
 /* What the client had asked for, as a JSON object. */
 static int
 write_meta(struct edit *e, struct buf *meta)
 {
-	const struct slot *model = &e->slots[K_MODEL];
 	struct jwrite w;
 	size_t i;
 
 	jwrite_init(&w, meta);
 	jwrite_object(&w);
-	if (model->n > 0) {
-		jwrite_key(&w, "requested_model");
-		jwrite_span(&w, jscan_raw(&e->s, &model->val));
-	}
+	write_asked(e, &w, "requested_model", &e->slots[K_MODEL].val);
 	jwrite_key(&w, "requested_sampling_params");
 	jwrite_object(&w);
-	for (i = 0; i < SAMPLING_NAMES; i++) {
-		if (e->asked[i].kind == JSCAN_NONE)
-			continue;
-		jwrite_key(&w, sampling_names[i]);
-		jwrite_span(&w, jscan_raw(&e->s, &e->asked[i]));
-	}
+	for (i = 0; i < SAMPLING_NAMES; i++)
+		write_asked(e, &w, sampling_names[i], &e->asked[i]);
 	jwrite_end_object(&w);
 	jwrite_end_object(&w);
 	return jwrite_finish(&w);
+}
+
+/* A limit that the body itself passes is the body's fault. */
+static int
+blame(const struct edit *e, int rc, const char **why)
+{
+	if (rc == SP_E_LIMIT)
+		*why = e->s.err == SP_E_LIMIT
+		    ? "the request body is nested too deep"
+		    : "the request body repeats its members too often";
+	else if (rc == SP_E_SYNTAX)
+		*why = "the request body is not a valid JSON object";
+	return rc == SP_E_LIMIT ? SP_E_SYNTAX : rc;
 }
 
 int
@@ -537,6 +654,7 @@ llm_request_edit(const struct llm_request_params *p, struct view body,
 	struct edit *e;
 	int rc;
 
+	*why = NULL;
 	e = mem_calloc(1, sizeof(*e));
 	if (e == NULL)
 		return SP_E_NOMEM;
@@ -544,21 +662,22 @@ llm_request_edit(const struct llm_request_params *p, struct view body,
 	e->p = p;
 	e->body = body;
 	jsplice_init(&e->edits, EDITS_MAX);
-	buf_init(&e->added, 64 * 1024);
+	buf_init(&e->added, PUT_MAX);
+	buf_init(&e->model, PUT_MAX);
 	slots_init(e);
-	rc = survey(e);
-	if (rc == 0)
-		rc = write_meta(e, meta);
+	rc = blame(e, survey(e), why);
 	if (rc == 0)
 		rc = plan(e, wants);
 	if (rc == 0)
-		rc = rewrite(e);
+		rc = blame(e, rewrite(e), why);
+	if (rc == 0)
+		rc = write_meta(e, meta);
 	if (rc == 0)
 		rc = jsplice_apply(&e->edits, e->body, out);
-	if (rc == SP_E_SYNTAX)
-		*why = "the request body is not a valid JSON object";
 	jsplice_clear(&e->edits);
 	buf_clear(&e->added);
+	buf_clear(&e->model);
+	mem_free(e->members);
 	mem_free(e);
 	return rc;
 }
