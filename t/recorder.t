@@ -384,6 +384,9 @@ def test_shutdown():
     r.end(2, outcome=UPSTREAM, status=0,
           error=b'{"error":{"type":"upstream_disconnect"}}')
     r.wait_done()
+    r.open(3)
+    r.end(3, outcome=UPSTREAM, status=0, error=b"plain")
+    r.wait_done()
     eq(r.stop(), 0, "a stop with an open turn")
     recs = lines_of(r.file())
     last = recs[-1]
@@ -393,6 +396,7 @@ def test_shutdown():
        "with what there was")
     eq((recs[0]["response"], recs[0]["upstream_error"]),
        (None, {"type": "upstream_disconnect"}), "an upstream that broke")
+    eq(recs[1]["upstream_error"], "plain", "an error in plain words")
 
 
 def test_reactor_gone():
@@ -429,7 +433,6 @@ def test_hostile():
         "kinds mixed": lambda: (r.open(1), r.data(1, EVENT, b"{", 1),
                                 r.data(1, BODY, b"}")),
         "an unknown outcome": lambda: (r.open(1), r.end(1, outcome=9)),
-        "an error that is no JSON": lambda: (r.open(1), r.end(1, error=b"x")),
         "delivery of an open turn": lambda: (r.open(1), r.delivered(1)),
         "a cut entry": lambda: (r.open(1), r.reactor.send(
             TURN_DATA, r.entry(1, EVENT, b"{}") + b"\1\0\0\0\2\0\xff\0\0\0")),

@@ -254,8 +254,10 @@ write_error(struct record *r, struct jwrite *w)
 	jwrite_key(w, "upstream_error");
 	if (own.n > 0)
 		jwrite_span(w, own);
-	else if (r->error.n > 0)
+	else if (r->error.n > 0 && jscan_valid(r->error, 0) == 0)
 		write_unwrapped(w, r->error);
+	else if (r->error.n > 0)
+		jwrite_string(w, view_sub(r->error, 0, ERROR_TEXT_MAX));
 	else if (r->outcome == MESSAGE_OUTCOME_STATUS && body.n > 0 &&
 	    jscan_valid(body, JSCAN_ALLOW_NONFINITE) == 0)
 		write_unwrapped(w, body);

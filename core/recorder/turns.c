@@ -404,8 +404,7 @@ turns_end(struct turns *t, struct view body)
 	u = find(t, handle);
 	if (wire_done(&w) != 0 || u == NULL || u->ended ||
 	    r.outcome < MESSAGE_OUTCOME_END ||
-	    r.outcome > MESSAGE_OUTCOME_LOST || !meta_valid(r.meta_end) ||
-	    (r.error.n > 0 && jscan_valid(r.error, 0) != 0))
+	    r.outcome > MESSAGE_OUTCOME_LOST || !meta_valid(r.meta_end))
 		return SP_E_PROTO;
 	if (u->piece_kind != 0)
 		give_up(u, u->piece_kind);
