@@ -315,9 +315,10 @@ call_head(struct call *c, struct view head)
 	int rc = arena_dup(c->arena, head, &copy);
 
 	if (rc == 0)
-		rc = h1_parse_reply(copy, &c->scan, c->arena, c->head_request,
-		    &c->reply, &framing, &fault);
-	c->scan = (struct h1_scan){ .reply = true };
+		rc = h1_parse_reply(copy, &c->scan, c->arena, &c->reply,
+		    &framing, &fault);
+	c->scan =
+	    (struct h1_scan){ .reply = true, .head_request = c->head_request };
 	if (rc != 0) {
 		call_fail(c, rc == SP_E_NOMEM ? CALL_NOMEM : CALL_MALFORMED,
 		    rc == SP_E_NOMEM ? err_str(rc) : fault.what);
@@ -481,7 +482,8 @@ call_attempt(struct call *c, bool fresh)
 	int rc;
 
 	c->phase = CALL_LEASING;
-	c->scan = (struct h1_scan){ .reply = true };
+	c->scan =
+	    (struct h1_scan){ .reply = true, .head_request = c->head_request };
 	c->head_sent = c->body_sent = 0;
 	c->sent = c->stopped = false;
 	call_set_deadline(c, 0, CALL_SEND_TIMEOUT);
@@ -552,7 +554,8 @@ call_start(struct loop *l, const struct call_params *p,
 	c->header_max = p->header_max;
 	c->manual_progress = p->manual_progress;
 	c->head_request = view_eq(p->method, VIEW("HEAD"));
-	c->scan.reply = true;
+	c->scan =
+	    (struct h1_scan){ .reply = true, .head_request = c->head_request };
 	c->phase = CALL_LEASING;
 	buf_init(&c->head, CALL_REQUEST_HEAD_MAX);
 	buf_init(&c->in, (size_t)p->header_max + 2 * LOOP_SCRATCH_BYTES);

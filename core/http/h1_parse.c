@@ -364,7 +364,7 @@ parse_drop_nominated(struct view lines, struct head_fields *fields)
  * are lines; lines were counted, and are bounded, by h1_parse_scan().
  */
 static int
-parse_fields(struct view rest, size_t lines, struct arena *a, bool reply,
+parse_fields(struct view rest, const struct h1_scan *s, struct arena *a,
     struct head_fields *out, struct parse_special *sp, struct h1_fault *f)
 {
 	struct view lines_all = rest;
@@ -372,11 +372,11 @@ parse_fields(struct view rest, size_t lines, struct arena *a, bool reply,
 	int rc;
 
 	head_fields_init(out, a);
-	if (lines > 1) {
-		out->v = arena_alloc(a, (lines - 1) * sizeof(*out->v));
+	if (s->lines > 1) {
+		out->v = arena_alloc(a, (s->lines - 1) * sizeof(*out->v));
 		if (out->v == NULL)
 			return SP_E_NOMEM;
-		out->cap = lines - 1;
+		out->cap = s->lines - 1;
 	}
 	while (rest.n > 2) {
 		size_t n = view_find(rest, '\n');
@@ -385,7 +385,7 @@ parse_fields(struct view rest, size_t lines, struct arena *a, bool reply,
 		if (rc != 0)
 			return rc;
 		err_assert(out->n < out->cap);
-		if (!parse_is_special(sp, &h, reply))
+		if (!parse_is_special(sp, &h, s->reply))
 			out->v[out->n++] = h;
 		rest = view_from(rest, n + 1);
 	}
@@ -560,8 +560,7 @@ h1_parse_request(struct view head, const struct h1_scan *s, struct arena *a,
 	if (rc == 0)
 		rc = parse_target(out, fault);
 	if (rc == 0)
-		rc = parse_fields(rest, s->lines, a, false, &out->fields, &sp,
-		    fault);
+		rc = parse_fields(rest, s, a, &out->fields, &sp, fault);
 	if (rc == 0)
 		rc = parse_request_body(out, &sp, framing, fault);
 	if (rc == 0)
@@ -623,8 +622,7 @@ parse_reply_body(struct head_reply *out, bool bodyless,
 
 int
 h1_parse_reply(struct view head, const struct h1_scan *s, struct arena *a,
-    bool head_request, struct head_reply *out, struct h1_framing *framing,
-    struct h1_fault *fault)
+    struct head_reply *out, struct h1_framing *framing, struct h1_fault *fault)
 {
 	struct parse_special sp = { 0 };
 	struct view rest;
@@ -636,15 +634,14 @@ h1_parse_reply(struct view head, const struct h1_scan *s, struct arena *a,
 	rc = parse_status_line(parse_cut_first(head, s->skip, &rest), &http10,
 	    &out->status, fault);
 	if (rc == 0)
-		rc = parse_fields(rest, s->lines, a, true, &out->fields, &sp,
-		    fault);
+		rc = parse_fields(rest, s, a, &out->fields, &sp, fault);
 	if (rc != 0)
 		return rc;
 	framing->keep_alive =
 	    !sp.close && (http10 ? sp.keep_alive && sp.encodings == 0 : true);
 	/* RFC 9112 s6.3, 1: these never have a body */
 	return parse_reply_body(out,
-	    head_request || out->status < 200 || out->status == 204 ||
+	    s->head_request || out->status < 200 || out->status == 204 ||
 		out->status == 304,
 	    &sp, framing, fault);
 }

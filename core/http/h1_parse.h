@@ -27,6 +27,7 @@ struct h1_scan {
 	size_t line; /* offset of the line that is not whole yet */
 	size_t lines; /* whole lines, without the empty ones */
 	bool reply; /* status line instead of request line */
+	bool head_request; /* replies: to HEAD, so without a body */
 };
 
 /*
@@ -68,11 +69,10 @@ int h1_parse_request(struct view head, const struct h1_scan *s, struct arena *a,
 
 /*
  * Parses a whole reply head.  Fields without framing and hop-by-hop.
- * Parameters: head_request, the request was HEAD.
  * Returns: 0; SP_E_SYNTAX with fault->what; SP_E_NOMEM.
  */
 int h1_parse_reply(struct view head, const struct h1_scan *s, struct arena *a,
-    bool head_request, struct head_reply *out, struct h1_framing *framing,
+    struct head_reply *out, struct h1_framing *framing,
     struct h1_fault *fault) must_check;
 
 /* ---- bodies -------------------------------------------------------------- */

@@ -143,6 +143,7 @@ h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
     unsigned listener, const struct h1_limits *limits)
 {
 	struct stream_owner owner = { .ready = h1_conn_ready };
+	struct stream_side side = { .server = true, .tls = tls };
 	struct h1_conn *c = mem_calloc(1, sizeof(*c));
 	int rc;
 
@@ -151,7 +152,7 @@ h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
 		return SP_E_NOMEM;
 	}
 	owner.arg = c;
-	rc = stream_new(s->loop, fd, tls, true, VIEW_NONE, &owner, &c->stream);
+	rc = stream_new(s->loop, fd, &side, &owner, &c->stream);
 	if (rc != 0)
 		goto out;
 	c->timer = loop_timer_new(s->loop, h1_conn_deadline, c);

@@ -22,7 +22,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	b = in.n != 0 ? a + data[1] * (in.n - a) / 256 : 0;
 	feed_init(&whole, true);
 	feed_init(&cut, true);
-	whole.head_request = cut.head_request = data[2] == 'H';
+	whole.scan.head_request = cut.scan.head_request = data[2] == 'H';
 	feed_cut(&whole, in, 0, 0);
 	feed_cut(&cut, in, a, b);
 	if (!view_eq(buf_view(&whole.out), buf_view(&cut.out)))

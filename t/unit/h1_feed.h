@@ -16,7 +16,6 @@ enum { FEED_LINE_MAX = 200, FEED_HEAD_MAX = 600, FEED_FIELDS_MAX = 12 };
 
 struct h1_feed {
 	bool reply;
-	bool head_request; /* replies: to HEAD */
 	bool in_body;
 	bool over; /* refused: nothing more is read */
 	struct h1_scan scan;
@@ -107,8 +106,7 @@ feed_reply(struct h1_feed *f, struct view head, struct arena *a,
     struct h1_framing *fr, struct h1_fault *fault)
 {
 	struct head_reply rp = { 0 };
-	int rc =
-	    h1_parse_reply(head, &f->scan, a, f->head_request, &rp, fr, fault);
+	int rc = h1_parse_reply(head, &f->scan, a, &rp, fr, fault);
 
 	if (rc != 0)
 		return rc;
@@ -149,7 +147,8 @@ feed_head(struct h1_feed *f, struct view v)
 		feed_refused(f, &fault);
 	}
 	arena_free(a);
-	f->scan = (struct h1_scan){ .reply = f->reply };
+	f->scan = (struct h1_scan){ .reply = f->reply,
+		.head_request = f->scan.head_request };
 	return n;
 }
 

@@ -298,7 +298,7 @@ over_h1(const char *method, const char *path, struct view body,
 	if (loop_run(loop) != 0)
 		abort();
 	feed_init(&f, true);
-	f.head_request = strcmp(method, "HEAD") == 0;
+	f.scan.head_request = strcmp(method, "HEAD") == 0;
 	feed_cut(&f, buf_view(&wire), 0, 0);
 	*status = (unsigned)strtoul(buf_view(&f.out).p, NULL, 10);
 	at = view_find(buf_view(&f.out), '<');

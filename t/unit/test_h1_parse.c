@@ -541,7 +541,7 @@ test_head(void)
 	struct h1_feed f;
 
 	feed_init(&f, true);
-	f.head_request = true;
+	f.scan.head_request = true;
 	feed_cut(&f, VIEW(R11 "Content-Length: 5\r\n\r\n"), 3, 9);
 	tap_is_mem(buf_view(&f.out).p, buf_len(&f.out), "200 5 K {} <>", 13,
 	    "a reply to HEAD has no body");
@@ -566,8 +566,8 @@ test_nomem(void)
 	tap_is_int(h1_parse_request(head, &s, a, &rq, &fr, &fault), SP_E_NOMEM,
 	    "no memory for the fields of a request");
 	head = VIEW(R11 "A: b\r\n\r\n");
-	tap_is_int(h1_parse_reply(head, &s, a, false, &rp, &fr, &fault),
-	    SP_E_NOMEM, "no memory for the fields of a reply");
+	tap_is_int(h1_parse_reply(head, &s, a, &rp, &fr, &fault), SP_E_NOMEM,
+	    "no memory for the fields of a reply");
 	arena_free(a);
 }
 

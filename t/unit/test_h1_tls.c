@@ -96,7 +96,9 @@ begin(void)
 	server = h1_server_new(loop, &app_consumer, &app, app_error);
 	if (server == NULL || peer_tcp_pair(fd) != 0 ||
 	    h1_server_accept(server, fd[1], server_tls, 0, &limits) != 0 ||
-	    stream_new(loop, fd[0], client_tls, false, VIEW("localhost"),
+	    stream_new(loop, fd[0],
+		&(struct stream_side){ .tls = client_tls,
+		    .name = VIEW("localhost") },
 		&owner, &client) != 0)
 		abort();
 }
