@@ -325,10 +325,20 @@ clean_up(void)
 int
 main(void)
 {
+	int rc;
+
 	if (mkdtemp(dir_path) == NULL)
 		return 1;
 	dir_fd = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	tap_is_int(signer_open(&signer, dir_fd), 0, "a key is made");
+	rc = signer_open(&signer, dir_fd);
+	if (rc == SP_E_UNSUPPORTED) {
+		/* valgrind before 3.22, for one */
+		tap_skip(1, "no openat2 here");
+		fd_close(&dir_fd);
+		(void)rmdir(dir_path);
+		return tap_done();
+	}
+	tap_is_int(rc, 0, "a key is made");
 	tap_is_int(signer_publish(&signer, dir_fd, 0600), 0, "and published");
 	signer_clear(&signer);
 	tap_is_int(signer_open(&signer, dir_fd), 0, "and found again");
