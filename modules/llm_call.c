@@ -532,7 +532,7 @@ llm_call_break(struct llm_call *c, enum message_outcome outcome,
 	end_turn(c, outcome, c->gone ? VIEW_NONE : buf_view(&error));
 	if (!c->gone) {
 		c->r->outcome = code;
-		log_info("conn=%llu upstream=%.*s %s: %s",
+		log_warn("conn=%llu upstream=%.*s %s: %s",
 		    (unsigned long long)c->r->x->connection,
 		    VIEW_ARG(c->conf->upstream->name), code, text);
 		if (c->head_sent && c->streaming)

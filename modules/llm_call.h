@@ -3,7 +3,6 @@
 #define SP_LLM_CALL_H
 
 #include "base/buf.h"
-#include "event/loop.h"
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"

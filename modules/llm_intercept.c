@@ -120,6 +120,7 @@ classify(struct gate_request *r, const struct llm_intercept_conf *conf,
 		*kind = LLM_CHAT;
 		if (view_eq(method, VIEW("POST")))
 			return true;
+		r->allow = "POST";
 		deny(r, 405, "method_not_allowed",
 		    "chat completions take POST");
 		return false;
@@ -130,6 +131,7 @@ classify(struct gate_request *r, const struct llm_intercept_conf *conf,
 		if (view_eq(method, VIEW("GET")) ||
 		    view_eq(method, VIEW("HEAD")))
 			return true;
+		r->allow = "GET, HEAD";
 		deny(r, 405, "method_not_allowed", "the models list takes GET");
 		return false;
 	}
@@ -256,6 +258,19 @@ on_gone(struct gate_request *r, enum exchange_gone why)
 	    0, "client_gone", "the client left");
 }
 
+static void
+on_expire(struct gate_request *r)
+{
+	struct llm_call *c = r->ctx;
+
+	if (c == NULL || c->state == LLM_OVER)
+		exchange_abort(r->x);
+	else
+		llm_call_break(c, MESSAGE_OUTCOME_SHUTDOWN, 503,
+		    "shutting_down",
+		    "the gateway is shutting down: try again later");
+}
+
 const struct gate_module llm_intercept_module = {
 	.conf = &llm_intercept_conf,
 	.principals = GATE_AGENT,
@@ -270,4 +285,5 @@ const struct gate_module llm_intercept_module = {
 	},
 	.room = on_room,
 	.gone = on_gone,
+	.expire = on_expire,
 };

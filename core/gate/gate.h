@@ -80,6 +80,8 @@ struct gate_module {
 	enum gate_verdict (*hook[GATE_PHASES])(struct gate_request *r);
 	void (*room)(struct gate_request *r);
 	void (*gone)(struct gate_request *r, enum exchange_gone why);
+	/* the drain's deadline passed: end the reply now; NULL: it is cut */
+	void (*expire)(struct gate_request *r);
 };
 
 /* The ordered list (modules/modules.c), ends with NULL. */

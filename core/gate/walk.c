@@ -308,7 +308,11 @@ walk_abort_all(struct gate *g)
 	/* no callback comes from within, so the list stays as it is */
 	LIST_FOREACH (w, &g->walks, link) {
 		w->aborted_by_us = true;
-		exchange_abort(w->x);
+		if (w->entered && w->module->expire != NULL &&
+		    w->x->state != EXCHANGE_ENDED)
+			w->module->expire(&w->r);
+		else
+			exchange_abort(w->x);
 	}
 }
 

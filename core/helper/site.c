@@ -202,6 +202,8 @@ site_listen(struct site *s, const struct conf_listen *l)
 	int backlog = l->backlog > 65535 ? 65535 : (int)l->backlog;
 	int fd = -1, rc;
 
+	if (l->shared) /* another server's `listen` opens the address */
+		return SP_OK;
 	if (s->listens_n == ROLE_LISTENERS_MAX) {
 		fprintf(stderr,
 		    "%s:%u: one listen too many; expected at most %d\n",

@@ -331,6 +331,7 @@ on_dialled(void *arg, int err, int fd, const struct resolver_addr *addr)
 {
 	struct pool_lease *l = arg;
 	struct stream_owner owner = { on_stream, l };
+	struct stream_side side = { .server = false };
 	struct server *s = l->server;
 	const char *stage = "connect";
 
@@ -340,9 +341,9 @@ on_dialled(void *arg, int err, int fd, const struct resolver_addr *addr)
 		s->last_set = true;
 		l->pool->stats.connects++;
 		stage = "stream";
-		err =
-		    stream_new(l->pool->loop, fd, s->tls ? l->pool->tls : NULL,
-			false, view_str(s->host), &owner, &l->stream);
+		side.tls = s->tls ? l->pool->tls : NULL;
+		side.name = view_str(s->host);
+		err = stream_new(l->pool->loop, fd, &side, &owner, &l->stream);
 	}
 	if (err == 0 && s->tls)
 		err = handshake(l);

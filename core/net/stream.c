@@ -221,9 +221,9 @@ stream_init(struct stream *s, struct tls_ctx *tls, struct view name)
  * Seven parameters: each is known only here, and a struct would be filled and
  * read just once.
  */
-int /* NOLINTNEXTLINE(readability-function-size) */
-stream_new(struct loop *l, int fd, struct tls_ctx *tls, bool server,
-    struct view name, const struct stream_owner *owner, struct stream **out)
+int
+stream_new(struct loop *l, int fd, const struct stream_side *side,
+    const struct stream_owner *owner, struct stream **out)
 {
 	struct stream *s;
 	int rc;
@@ -235,9 +235,9 @@ stream_new(struct loop *l, int fd, struct tls_ctx *tls, bool server,
 	}
 	s->loop = l;
 	s->fd = fd;
-	s->server = server;
+	s->server = side->server;
 	s->owner = *owner;
-	rc = stream_init(s, tls, name);
+	rc = stream_init(s, side->tls, side->name);
 	if (rc != 0) {
 		stream_free(s, true);
 		return rc;

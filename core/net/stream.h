@@ -33,17 +33,21 @@ struct stream_owner {
 	void *arg;
 };
 
+/* Which end of the connection it is, and whether TLS is spoken on it. */
+struct stream_side {
+	bool server; /* accepted, not dialled */
+	struct tls_ctx *tls; /* NULL: plain */
+	struct view name; /* dialled with TLS: SNI, and what is verified */
+};
+
 /*
  * Wraps a connected, non-blocking descriptor (taken; TCP_NODELAY is set).
- * With tls the handshake runs inside (name: SNI and the name that is verified,
- * client side only); ready() is first called after it, or with STREAM_FAIL.
- * There is no deadline in here: the owner (a listener's, a pool) keeps one.
- * server: accepted, not dialled.
+ * With TLS the handshake runs inside; ready() is first called after it, or
+ * with STREAM_FAIL.  There is no deadline in here: the owner keeps one.
  * Returns: 0; SP_E_NOMEM; SP_E_SYS; SP_E_TLS.  On an error fd is closed.
  */
-int stream_new(struct loop *l, int fd, struct tls_ctx *tls, bool server,
-    struct view name, const struct stream_owner *owner,
-    struct stream **out) must_check;
+int stream_new(struct loop *l, int fd, const struct stream_side *side,
+    const struct stream_owner *owner, struct stream **out) must_check;
 /* Hands the stream to another owner (a pool, a call). */
 void stream_set_owner(struct stream *s, const struct stream_owner *owner);
 /*

@@ -129,8 +129,9 @@ ask(struct ask *q, const char *ca, const char *name, const char *text)
 	memset(q, 0, sizeof(*q));
 	q->text = text;
 	if (tls_client_new(view_str(ca), true, NULL, 0, &tls, &err) != SP_OK ||
-	    stream_new(loop, dial(), tls, false, view_str(name), &owner,
-		&q->s) != SP_OK)
+	    stream_new(loop, dial(),
+		&(struct stream_side){ .tls = tls, .name = view_str(name) },
+		&owner, &q->s) != SP_OK)
 		exit(1);
 	stream_want(q->s, STREAM_WRITE);
 	while (!q->over)

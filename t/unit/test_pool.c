@@ -79,8 +79,9 @@ on_accept(void *arg, struct listener *from, int fd)
 	}
 	s->conns[s->n] = fd;
 	if (s->tls != NULL) {
-		if (stream_new(loop, fd, s->tls, true, VIEW_NONE, &owner,
-			&s->streams[s->n]) != 0)
+		if (stream_new(loop, fd,
+			&(struct stream_side){ .server = true, .tls = s->tls },
+			&owner, &s->streams[s->n]) != 0)
 			tap_ok(false, "the server's stream");
 		stream_want(s->streams[s->n], STREAM_READ);
 	}

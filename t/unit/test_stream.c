@@ -114,7 +114,9 @@ open_end(struct end *e, int fd, struct tls_ctx *tls, bool server,
 	struct stream_owner owner = { on_ready, e };
 
 	memset(e, 0, sizeof(*e));
-	return stream_new(loop, fd, tls, server, view_str(name), &owner, &e->s);
+	return stream_new(loop, fd,
+	    &(struct stream_side){ server, tls, view_str(name) }, &owner,
+	    &e->s);
 }
 
 /* a is the accepted side, b the dialled one. */
@@ -621,7 +623,8 @@ test_no_memory(void)
 				fds) == -1)
 				break;
 			mem_fail_after(n, 0);
-			rc = stream_new(loop, fds[0], use, true, VIEW_NONE,
+			rc = stream_new(loop, fds[0],
+			    &(struct stream_side){ .server = true, .tls = use },
 			    &owner, &a.s);
 			mem_fail_after(0, 0);
 			close(fds[1]);
