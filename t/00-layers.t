@@ -6,6 +6,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+sys.dont_write_bytecode = True
 import layers  # noqa: E402
 import tap  # noqa: E402
 
