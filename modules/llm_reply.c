@@ -223,8 +223,8 @@ top_member(struct reply *r, const struct jscan_span *key, bool *gone)
 	return skip(r);
 }
 
-int
-llm_reply_edit(const struct llm_wants *w, struct view json, bool chunk,
+static int
+edit(const struct llm_wants *w, struct view json, bool chunk, unsigned flags,
     struct jsplice *edits, struct llm_reply_facts *facts)
 {
 	struct reply r = { .w = w, .edits = edits, .facts = facts };
@@ -235,16 +235,27 @@ llm_reply_edit(const struct llm_wants *w, struct view json, bool chunk,
 	r.trim_logprobs = w->forced_logprobs && w->logprobs;
 	r.strip_ids = w->forced_token_ids && !w->token_ids;
 	r.strip_usage = chunk && w->forced_usage;
-	jscan_init(&r.s, json, JSCAN_ALLOW_NONFINITE);
+	jscan_init(&r.s, json, flags);
 	if (jscan_peek(&r.s) != JSCAN_OBJECT)
 		return SP_E_SYNTAX;
 	rc = each_member(&r, top_member);
 	if (rc == 0)
 		rc = jscan_finish(&r.s);
-	if (rc != 0)
-		return rc;
 	facts->drop =
 	    r.strip_usage && r.usage && !facts->useful && !facts->error;
 	facts->useful |= facts->error;
-	return 0;
+	return rc;
+}
+
+int
+llm_reply_edit(const struct llm_wants *w, struct view json, bool chunk,
+    struct jsplice *edits, struct llm_reply_facts *facts)
+{
+	int rc = edit(w, json, chunk, 0, edits, facts);
+
+	if (rc != SP_E_SYNTAX)
+		return rc;
+	/* NaN and Infinity are rare, and not knowing them is faster; case E7 */
+	jsplice_reset(edits);
+	return edit(w, json, chunk, JSCAN_ALLOW_NONFINITE, edits, facts);
 }

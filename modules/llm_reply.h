@@ -23,7 +23,7 @@ struct llm_reply_facts {
  * Source:  cases B3, D2, E3, E15, K4.
  * Context: reactor; no blocking; one pass; linear.
  * Parameters: chunk, an event of a stream, else a whole chat.completion;
- *          edits, reset by the caller.
+ *          edits, empty.
  * Returns: 0; SP_E_SYNTAX not a JSON object (edits are void then); SP_E_LIMIT
  *          too deep or too many edits; SP_E_NOMEM.
  */

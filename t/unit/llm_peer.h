@@ -351,9 +351,9 @@ peer_print(struct peer_print *p, yajl_val v, enum peer_place at)
 
 	if (YAJL_IS_OBJECT(v)) {
 		peer_put(p, "{");
-		for (i = 0; i < YAJL_GET_OBJECT(v)->len; i++) {
-			const char *key = YAJL_GET_OBJECT(v)->keys[i];
-			yajl_val val = YAJL_GET_OBJECT(v)->values[i];
+		for (i = 0; i < v->u.object.len; i++) {
+			const char *key = v->u.object.keys[i];
+			yajl_val val = v->u.object.values[i];
 
 			if (peer_gone(p, at, key))
 				continue;
@@ -363,8 +363,8 @@ peer_print(struct peer_print *p, yajl_val v, enum peer_place at)
 		peer_put(p, "}");
 	} else if (YAJL_IS_ARRAY(v)) {
 		peer_put(p, "[");
-		for (i = 0; i < YAJL_GET_ARRAY(v)->len; i++) {
-			yajl_val val = YAJL_GET_ARRAY(v)->values[i];
+		for (i = 0; i < v->u.array.len; i++) {
+			yajl_val val = v->u.array.values[i];
 
 			if (!cut || i < p->w->top_logprobs)
 				peer_print(p, val, peer_below(at, "", val));
@@ -372,9 +372,9 @@ peer_print(struct peer_print *p, yajl_val v, enum peer_place at)
 		peer_put(p, "]");
 	} else if (YAJL_IS_STRING(v)) {
 		peer_put(p, "s");
-		peer_put(p, YAJL_GET_STRING(v));
+		peer_put(p, v->u.string);
 	} else if (YAJL_IS_NUMBER(v)) {
-		peer_put(p, YAJL_GET_NUMBER(v));
+		peer_put(p, v->u.number.r);
 	} else {
 		peer_put(p,
 		    YAJL_IS_TRUE(v)        ? "true"
