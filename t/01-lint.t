@@ -142,5 +142,7 @@ python()
 run("mandoc -Tlint", ["mandoc", "-Tlint", "-Wwarning"],
     [os.path.relpath(p, ROOT)
      for p in sorted(glob.glob(os.path.join(ROOT, "man", "*.[1-9]")))])
+run("promtool check rules", ["promtool", "check", "rules"],
+    sorted(glob.glob("contrib/prometheus/*.yml", root_dir=ROOT)))
 words()
 tap.done()
