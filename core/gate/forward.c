@@ -21,7 +21,7 @@ struct forward_site {
 	struct tls_ctx *tls;
 	char *authorization; /* "Bearer KEY", or NULL */
 	size_t authorization_n;
-	char *host; /* Host of the first server */
+	struct call_server *servers; /* how each is addressed; host is ours */
 	uint64_t *connects, *reuses, *errors, *idle, *busy; /* metrics */
 };
 
@@ -40,7 +40,9 @@ forward_site_clear(struct forward_site *s)
 	tls_unref(s->tls);
 	if (s->authorization != NULL)
 		mem_free_zero(s->authorization, s->authorization_n);
-	mem_free(s->host);
+	for (size_t i = 0; s->servers != NULL && i < s->conf->servers_n; i++)
+		mem_free((void *)(uintptr_t)s->servers[i].host.p);
+	mem_free(s->servers);
 }
 
 void
@@ -77,6 +79,26 @@ forward_host(const struct conf_upstream_server *s)
 		host = mem_strndup(buf_view(&b).p, buf_len(&b));
 	buf_clear(&b);
 	return host;
+}
+
+static int
+forward_servers(struct forward_site *s)
+{
+	const struct conf_upstream *u = s->conf;
+	char *host;
+	size_t i;
+
+	s->servers = mem_calloc(u->servers_n, sizeof(*s->servers));
+	if (s->servers == NULL)
+		return SP_E_NOMEM;
+	for (i = 0; i < u->servers_n; i++) {
+		host = forward_host(&u->servers[i]);
+		if (host == NULL)
+			return SP_E_NOMEM;
+		s->servers[i] =
+		    (struct call_server){ view_str(host), u->servers[i].base };
+	}
+	return SP_OK;
 }
 
 static int
@@ -214,10 +236,9 @@ forward_site_init(struct forward *f, struct forward_site *s,
 	int rc;
 
 	s->conf = u;
-	s->host = forward_host(&u->servers[0]);
-	if (s->host == NULL)
-		return SP_E_NOMEM;
-	rc = forward_authorization(s);
+	rc = forward_servers(s);
+	if (rc == SP_OK)
+		rc = forward_authorization(s);
 	if (rc == SP_OK)
 		rc = forward_tls(s, err);
 	if (rc == SP_OK)
@@ -347,26 +368,18 @@ forward_fields(const struct forward_site *s, const struct head_fields *from,
 	return rc;
 }
 
-/* base + endpoint, and the client's query. */
+/* The endpoint, and the client's query; the base is the server's. */
 static int
-forward_target(const struct forward_site *s, const struct forward_params *p,
-    struct view *out)
+forward_target(const struct forward_params *p, struct view *out)
 {
-	struct view base = s->conf->servers[0].base;
-	size_t n = base.n + p->endpoint.n + 1 + p->query.n;
-	char *t = arena_alloc(p->arena, n + 1);
+	char *t = arena_alloc(p->arena, p->endpoint.n + 1 + p->query.n);
 	size_t at = 0;
 
 	if (t == NULL)
 		return SP_E_NOMEM;
-	if (base.n > 0)
-		memcpy(t, base.p, base.n);
-	at += base.n;
 	if (p->endpoint.n > 0)
 		memcpy(t + at, p->endpoint.p, p->endpoint.n);
 	at += p->endpoint.n;
-	if (at == 0)
-		t[at++] = '/';
 	if (p->query.n > 0) {
 		t[at++] = '?';
 		memcpy(t + at, p->query.p, p->query.n);
@@ -385,9 +398,10 @@ forward_start(struct forward *f, const struct forward_params *p,
 	struct head_fields *fields;
 	struct call_params c = {
 		.pool = s->pool,
+		.servers = s->servers,
+		.servers_n = u->servers_n,
 		.affinity = p->affinity,
 		.method = p->method,
-		.host = view_str(s->host),
 		.body = p->body,
 		.send_timeout_ms = u->send_timeout_ms,
 		.first_byte_timeout_ms = u->first_byte_timeout_ms,
@@ -404,7 +418,7 @@ forward_start(struct forward *f, const struct forward_params *p,
 	head_fields_init(fields, p->arena);
 	rc = forward_fields(s, p->fields, fields);
 	if (rc == SP_OK)
-		rc = forward_target(s, p, &c.target);
+		rc = forward_target(p, &c.target);
 	c.fields = fields;
 	return rc == SP_OK ? call_start(f->loop, &c, owner, out) : rc;
 }

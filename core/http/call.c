@@ -34,8 +34,12 @@ struct call {
 	struct loop_timer *timer;
 	struct arena *arena;
 	struct view affinity;
+	struct view method, target;
+	const struct call_server *servers; /* the caller's */
+	size_t servers_n;
 	struct view body; /* the caller's */
-	struct buf head; /* the request's head, kept for a second attempt */
+	struct buf rest; /* the head but its line, kept for another attempt */
+	struct buf head; /* as the server that was picked gets it */
 	size_t head_sent, body_sent;
 	struct buf in; /* a part of the reply's head */
 	struct h1_scan scan;
@@ -71,6 +75,7 @@ call_destroy(struct call *c)
 {
 	loop_timer_free(c->timer);
 	inflate_free(c->inflate);
+	buf_clear(&c->rest);
 	buf_clear(&c->head);
 	buf_clear(&c->in);
 	buf_clear(&c->plain);
@@ -337,6 +342,7 @@ call_head(struct call *c, struct view head)
 	/* an early reply: the rest of the request is of no use (s7.5) */
 	c->stopped = !c->sent;
 	buf_clear(&c->head); /* no second attempt any more */
+	buf_clear(&c->rest);
 	if (call_content_coding(c) != 0) {
 		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
 		return;
@@ -449,6 +455,24 @@ call_ready(void *arg, struct stream *s, unsigned what)
 	call_leave(c);
 }
 
+/* The head for the server that was picked. */
+static int
+call_write_head(struct call *c)
+{
+	size_t at = pool_lease_server(c->lease);
+	const struct call_server *s = &c->servers[at];
+	struct h1_write_request rq = { .method = c->method,
+		.host = s->host,
+		.base = s->base,
+		.target = c->target };
+	int rc;
+
+	err_assert(at < c->servers_n);
+	buf_reset(&c->head, SIZE_MAX);
+	rc = h1_write_request_line(&c->head, &rq);
+	return rc != 0 ? rc : buf_add_view(&c->head, buf_view(&c->rest));
+}
+
 static void
 call_leased(void *arg, int err, struct pool_lease *lease)
 {
@@ -464,6 +488,8 @@ call_leased(void *arg, int err, struct pool_lease *lease)
 			: err == SP_E_NOMEM ? CALL_NOMEM
 					    : CALL_CONNECT,
 		    lease != NULL ? pool_lease_why(lease) : err_str(err));
+	} else if (call_write_head(c) != 0) {
+		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
 	} else {
 		c->stream = pool_lease_stream(lease);
 		c->reused = pool_lease_reused(lease);
@@ -513,25 +539,47 @@ call_deadline(void *arg)
 /* ---- exported -------------------------------------------------------------
  */
 
+/* Each server could be the one: none may be found wrong when it is. */
+static int
+call_check(struct call *c, const struct call_params *p)
+{
+	struct h1_write_request rq = { .method = p->method,
+		.target = p->target };
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < p->servers_n && rc == 0; i++) {
+		rq.host = p->servers[i].host;
+		rq.base = p->servers[i].base;
+		buf_reset(&c->head, SIZE_MAX);
+		rc = h1_write_request_line(&c->head, &rq);
+	}
+	return rc;
+}
+
 static int
 call_init(struct call *c, const struct call_params *p)
 {
 	struct h1_write_request rq = { .method = p->method,
-		.target = p->target,
-		.host = p->host,
 		.fields = p->fields,
 		.body_bytes = p->body.n };
 	int rc;
 
 	c->arena = arena_new((size_t)p->header_max * 2 +
 	    CALL_FIELDS_MAX * sizeof(struct head_field) + p->affinity.n +
-	    CALL_HEAD_EXTRA);
+	    p->method.n + p->target.n + CALL_HEAD_EXTRA);
 	c->timer = loop_timer_new(c->loop, call_deadline, c);
 	if (c->arena == NULL || c->timer == NULL)
 		return SP_E_NOMEM;
 	rc = arena_dup(c->arena, p->affinity, &c->affinity);
 	if (rc == 0)
-		rc = h1_write_request_head(&c->head, &rq);
+		rc = arena_dup(c->arena, p->method, &c->method);
+	if (rc == 0)
+		rc = arena_dup(c->arena, p->target, &c->target);
+	if (rc == 0)
+		rc = call_check(c, p);
+	if (rc == 0)
+		rc = h1_write_request_rest(&c->rest, &rq);
 	return rc;
 }
 
@@ -547,6 +595,8 @@ call_start(struct loop *l, const struct call_params *p,
 	c->loop = l;
 	c->owner = *owner;
 	c->pool = p->pool;
+	c->servers = p->servers;
+	c->servers_n = p->servers_n;
 	c->body = p->body;
 	c->send_ms = p->send_timeout_ms;
 	c->first_ms = p->first_byte_timeout_ms;
@@ -557,7 +607,8 @@ call_start(struct loop *l, const struct call_params *p,
 	c->scan =
 	    (struct h1_scan){ .reply = true, .head_request = c->head_request };
 	c->phase = CALL_LEASING;
-	buf_init(&c->head, CALL_REQUEST_HEAD_MAX);
+	buf_init(&c->rest, CALL_REQUEST_HEAD_MAX);
+	buf_init(&c->head, 2 * CALL_REQUEST_HEAD_MAX);
 	buf_init(&c->in, (size_t)p->header_max + 2 * LOOP_SCRATCH_BYTES);
 	buf_init(&c->plain, p->decoded_max);
 	rc = call_init(c, p);

@@ -44,14 +44,22 @@ struct call_owner {
 	void *arg;
 };
 
+/* How one server of the pool is addressed. */
+struct call_server {
+	struct view host; /* Host field */
+	struct view base; /* what its paths begin with, empty none */
+};
+
 struct call_params {
 	struct pool *pool;
+	/* One for each of the pool's servers, in their order; borrowed for as
+	 * long as the call lives. */
+	const struct call_server *servers;
+	size_t servers_n;
 	struct view affinity; /* key for pool_get(), copied */
-	struct view method;
-	struct view host; /* Host field */
-	struct view target; /* path and query */
-	const struct head_fields *fields; /* Content-Length is added; borrowed
-					     until the head was sent */
+	struct view method; /* copied, as the target */
+	struct view target; /* path and query, behind the server's base */
+	const struct head_fields *fields; /* Content-Length is added; copied */
 	struct view body; /* whole; must stay until head() or fail() */
 	uint64_t send_timeout_ms;
 	uint64_t first_byte_timeout_ms; /* 0 off */
@@ -75,8 +83,8 @@ struct call_times {
  * unless the fields have one.
  * Context: reactor; no callback before it returns.
  * Owner:   the call is its own until end(), fail() or call_cancel().
- * Returns: 0; SP_E_NOMEM; SP_E_SYNTAX method, target or host would break the
- *          request line.
+ * Returns: 0; SP_E_NOMEM; SP_E_SYNTAX method, target or a server's host or base
+ *          would break the request line.
  */
 int call_start(struct loop *l, const struct call_params *params,
     const struct call_owner *owner, struct call **out) must_check;

@@ -92,7 +92,7 @@ write_is_visible(struct view v)
 	for (i = 0; i < v.n; i++)
 		if (v.p[i] <= 0x20 || v.p[i] == 0x7f)
 			return false;
-	return v.n != 0;
+	return true;
 }
 
 /* RFC 9110 s8.6: a length for methods that expect a body, even if it is 0. */
@@ -104,23 +104,40 @@ write_wants_length(const struct h1_write_request *rq)
 	    view_eq(rq->method, VIEW("PATCH"));
 }
 
-static int
-write_request(struct buf *b, const struct h1_write_request *rq)
+/* RFC 9112 s3.2.1: an origin's target begins with a path. */
+static bool
+write_wants_slash(const struct h1_write_request *rq)
 {
-	const struct head_fields *fs = rq->fields;
-	bool encodings = false;
-	size_t i;
+	return rq->base.n == 0 && (rq->target.n == 0 || rq->target.p[0] == '?');
+}
+
+static int
+write_line(struct buf *b, const struct h1_write_request *rq)
+{
 	int rc;
 
 	rc = buf_add_view(b, rq->method);
 	if (rc == 0)
 		rc = buf_add(b, " ", 1);
+	if (rc == 0 && write_wants_slash(rq))
+		rc = buf_add(b, "/", 1);
+	if (rc == 0)
+		rc = buf_add_view(b, rq->base);
 	if (rc == 0)
 		rc = buf_add_view(b, rq->target);
 	if (rc == 0)
 		rc = buf_add_str(b, " HTTP/1.1\r\n");
-	if (rc == 0)
-		rc = write_field(b, VIEW("Host"), rq->host);
+	return rc != 0 ? rc : write_field(b, VIEW("Host"), rq->host);
+}
+
+static int
+write_rest(struct buf *b, const struct h1_write_request *rq)
+{
+	const struct head_fields *fs = rq->fields;
+	bool encodings = false;
+	size_t i;
+	int rc = 0;
+
 	for (i = 0; rc == 0 && fs != NULL && i < fs->n; i++) {
 		const struct head_field *f = &fs->v[i];
 
@@ -141,15 +158,40 @@ write_request(struct buf *b, const struct h1_write_request *rq)
 }
 
 int
-h1_write_request_head(struct buf *b, const struct h1_write_request *rq)
+h1_write_request_line(struct buf *b, const struct h1_write_request *rq)
 {
 	size_t before = buf_len(b);
 	int rc;
 
-	if (!head_is_token(rq->method) || !write_is_visible(rq->target) ||
-	    !write_is_visible(rq->host))
+	if (!head_is_token(rq->method) || !write_is_visible(rq->base) ||
+	    !write_is_visible(rq->target) || !write_is_visible(rq->host) ||
+	    rq->host.n == 0)
 		return SP_E_SYNTAX;
-	rc = write_request(b, rq);
+	rc = write_line(b, rq);
+	if (rc != 0)
+		buf_truncate(b, before);
+	return rc;
+}
+
+int
+h1_write_request_rest(struct buf *b, const struct h1_write_request *rq)
+{
+	size_t before = buf_len(b);
+	int rc = write_rest(b, rq);
+
+	if (rc != 0)
+		buf_truncate(b, before);
+	return rc;
+}
+
+int
+h1_write_request_head(struct buf *b, const struct h1_write_request *rq)
+{
+	size_t before = buf_len(b);
+	int rc = h1_write_request_line(b, rq);
+
+	if (rc == 0)
+		rc = h1_write_request_rest(b, rq);
 	if (rc != 0)
 		buf_truncate(b, before);
 	return rc;

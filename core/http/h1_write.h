@@ -14,7 +14,9 @@ struct h1_write_reply {
 
 /* A request's head. */
 struct h1_write_request {
-	struct view method, target, host;
+	struct view method, host;
+	struct view base; /* before the target; empty none */
+	struct view target; /* "/" is put in where both begin no path */
 	const struct head_fields *fields; /* framing and hop-by-hop are left
 					     out; NULL none */
 	uint64_t body_bytes;
@@ -26,11 +28,17 @@ enum { H1_WRITE_DATE_BYTES = 30 };
  * Source:  RFC 9112 s4, s5, s6, s7.1; RFC 9110 s5.6.7 (date).
  * Context: any, does not block.
  * Returns: 0; SP_E_NOMEM or SP_E_LIMIT, and the buffer is as before;
- *          SP_E_SYNTAX (request) method, target or host would break the line.
+ *          SP_E_SYNTAX (request) method, base, target or host would break the
+ *          line.
  */
 int h1_write_reply_head(struct buf *b, const struct head_reply *head,
     const struct h1_write_reply *form) must_check;
 int h1_write_request_head(struct buf *b,
+    const struct h1_write_request *rq) must_check;
+/* The same in two parts: request line and Host, then everything else. */
+int h1_write_request_line(struct buf *b,
+    const struct h1_write_request *rq) must_check;
+int h1_write_request_rest(struct buf *b,
     const struct h1_write_request *rq) must_check;
 /* One chunk of all pieces; nothing when they are empty. */
 int h1_write_chunk(struct buf *b, const struct view *v, size_t n) must_check;

@@ -171,13 +171,17 @@ pool_start(uint64_t keepalive)
 	must(pool_new(loop, resolver, &params, &pool));
 }
 
+static const struct call_server called = { VIEW_INIT("up"),
+	VIEW_INIT("/base") };
+
 static struct call_params
 params(void)
 {
 	return (struct call_params){ .pool = pool,
 		.affinity = VIEW("k"),
 		.method = VIEW("POST"),
-		.host = VIEW("up"),
+		.servers = &called,
+		.servers_n = 1,
 		.target = VIEW("/v1/x"),
 		.body = VIEW("{}"),
 		.send_timeout_ms = 60000,
@@ -377,6 +381,8 @@ test_replies(void)
 static void
 test_request(void)
 {
+	static const struct call_server bad = { VIEW_INIT("up"),
+		VIEW_INIT("/b\r\n") };
 	struct call_params cp;
 	struct head_field f[3] = { { VIEW("A"), VIEW("b") },
 		{ VIEW("Content-Length"), VIEW("77") },
@@ -389,9 +395,9 @@ test_request(void)
 	begin_with(&cp);
 	wait_for(is_asked, "asked");
 	tap_is_mem(buf_view(&srv->got).p, buf_len(&srv->got),
-	    "POST /v1/x HTTP/1.1\r\nHost: up\r\nA: b\r\n"
+	    "POST /base/v1/x HTTP/1.1\r\nHost: up\r\nA: b\r\n"
 	    "Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}",
-	    87, "the request's bytes");
+	    92, "the request's bytes");
 	peer_send(srv, VIEW(OK "Content-Length: 0\r\n\r\n"));
 	wait_for(is_over, "over");
 	cp.method = VIEW("HEAD");
@@ -406,6 +412,10 @@ test_request(void)
 	cp.target = VIEW("/a b");
 	tap_is_int(call_start(loop, &cp, &owner, &call), SP_E_SYNTAX,
 	    "a target that would split the line");
+	cp.target = VIEW("/a");
+	cp.servers = &bad;
+	tap_is_int(call_start(loop, &cp, &owner, &call), SP_E_SYNTAX,
+	    "a server's base that would");
 	call = NULL;
 	finish();
 }

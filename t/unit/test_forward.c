@@ -1,6 +1,7 @@
 /* What goes up to an upstream, and what does not. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -21,7 +22,7 @@ static struct loop *loop;
 static struct loop_timer *stopper, *guard;
 static struct arena *arena;
 static struct metrics *metrics;
-static int server = -1;
+static int server = -1, second = -1;
 
 /* What the call told. */
 static struct {
@@ -142,6 +143,8 @@ ask(struct forward *f, const struct forward_params *p, char *out, size_t max)
 			abort();
 	}
 	fd = accept(server, NULL, NULL);
+	if (fd < 0 && second >= 0)
+		fd = accept(second, NULL, NULL);
 	while (n < max - 1 && strstr(out, "\r\n\r\n") == NULL) {
 		loop_timer_set(stopper, 0);
 		if (loop_run(loop) != SP_OK)
@@ -271,6 +274,84 @@ without_key(void)
 	close(server);
 }
 
+static int
+listen_second(uint16_t *port)
+{
+	int first = server, fd;
+
+	*port = listen_here();
+	fd = server;
+	server = first;
+	return fd;
+}
+
+/* Each server has its own Host and base, whichever is picked. */
+static void
+two_servers(void)
+{
+	char text[256], seen[8192], want[2][96], key[16];
+	struct buf err = BUF_INIT(4096);
+	struct head_fields fields;
+	struct forward_params p = { .method = VIEW("POST"),
+		.endpoint = VIEW("/chat/completions"),
+		.query = VIEW("q"),
+		.fields = &fields,
+		.arena = arena };
+	unsigned hits[2] = { 0 }, wrong = 0, i, which;
+	uint16_t ports[2];
+	struct forward *f;
+	struct conf *conf;
+
+	ports[0] = listen_here();
+	second = listen_second(&ports[1]);
+	if (fcntl(server, F_SETFL, O_NONBLOCK) != 0 ||
+	    fcntl(second, F_SETFL, O_NONBLOCK) != 0)
+		abort();
+	snprintf(text, sizeof(text),
+	    "upstream u { server http://127.0.0.1:%u/one/v1; "
+	    "server http://localhost:%u/two; }",
+	    ports[0], ports[1]);
+	for (i = 0; i < 2; i++)
+		snprintf(want[i], sizeof(want[i]),
+		    "POST %s/chat/completions?q HTTP/1.1\r\nHost: %s:%u\r\n",
+		    i == 0 ? "/one/v1" : "/two",
+		    i == 0 ? "127.0.0.1" : "localhost", ports[i]);
+	conf = parse(text);
+	metrics_free(metrics);
+	metrics = metrics_new();
+	tap_is_int(forward_new(loop, conf, metrics, &f, &err), SP_OK, "made");
+	head_fields_init(&fields, arena);
+	p.upstream = conf->upstreams[0];
+	for (i = 0; i < 32; i++) {
+		snprintf(key, sizeof(key), "session-%u", i);
+		p.affinity = view_str(key);
+		ask(f, &p, seen, sizeof(seen));
+		which = strncmp(seen, want[1], strlen(want[1])) == 0;
+		hits[which]++;
+		if (strncmp(seen, want[which], strlen(want[which])) != 0) {
+			tap_diag("%.200s", seen);
+			wrong++;
+		}
+	}
+	tap_is_int(wrong, 0, "Host and base are the picked server's");
+	tap_ok(hits[0] != 0 && hits[1] != 0, "both were picked: %u, %u",
+	    hits[0], hits[1]);
+	/* nobody listens at the one: the other takes its calls */
+	close(server);
+	server = -1;
+	for (i = 0, wrong = 0; i < 8; i++) {
+		snprintf(key, sizeof(key), "session-%u", i);
+		p.affinity = view_str(key);
+		ask(f, &p, seen, sizeof(seen));
+		wrong += strncmp(seen, want[1], strlen(want[1])) != 0;
+	}
+	tap_is_int(wrong, 0, "failing over rewrites both");
+	forward_free(f);
+	conf_free(conf);
+	close(second);
+	second = -1;
+}
+
 static void
 failures(void)
 {
@@ -317,6 +398,7 @@ main(void)
 	metrics = metrics_new();
 	with_key();
 	without_key();
+	two_servers();
 	failures();
 	metrics_free(metrics);
 	arena_free(arena);

@@ -624,11 +624,28 @@ test_write(void)
 	    "GET /x HTTP/1.1\r\nHost: h:1\r\naccept-encoding: b\r\n"
 	    "Date: now\r\n\r\n",
 	    "Expect and Host are not copied");
+	rq.base = VIEW("/v1");
+	tap_is_int(h1_write_request_line(&b, &rq), 0, "line");
+	is_buf(&b, "GET /v1/x HTTP/1.1\r\nHost: h:1\r\n", "with a base");
+	rq.target = VIEW_NONE;
+	tap_is_int(h1_write_request_line(&b, &rq), 0, "line");
+	is_buf(&b, "GET /v1 HTTP/1.1\r\nHost: h:1\r\n", "the base alone");
+	rq.base = VIEW_NONE;
+	tap_is_int(h1_write_request_line(&b, &rq), 0, "line");
+	is_buf(&b, "GET / HTTP/1.1\r\nHost: h:1\r\n", "neither");
+	rq.target = VIEW("?q");
+	tap_is_int(h1_write_request_line(&b, &rq), 0, "line");
+	is_buf(&b, "GET /?q HTTP/1.1\r\nHost: h:1\r\n", "a query alone");
+	rq.base = VIEW("/v 1");
+	tap_is_int(h1_write_request_line(&b, &rq), SP_E_SYNTAX, "bad base");
+	rq.base = VIEW_NONE;
 	rq.target = VIEW("/x y");
 	tap_is_int(h1_write_request_head(&b, &rq), SP_E_SYNTAX, "bad target");
 	rq.target = VIEW("/x");
 	rq.host = VIEW("h\r\n");
 	tap_is_int(h1_write_request_head(&b, &rq), SP_E_SYNTAX, "bad host");
+	rq.host = VIEW_NONE;
+	tap_is_int(h1_write_request_head(&b, &rq), SP_E_SYNTAX, "no host");
 	rq.host = VIEW("h");
 	rq.method = VIEW("G T");
 	tap_is_int(h1_write_request_head(&b, &rq), SP_E_SYNTAX, "bad method");
