@@ -28,6 +28,7 @@ struct sm_answer {
 	uint64_t bulk_events; /* 0: off */
 	uint64_t unary_bytes; /* 0: off */
 	int bulk_top;
+	bool bulk_stamp; /* "created" says when it was sent */
 	uint64_t serial;
 	struct sm_reply *cache[SM_ANSWER_CACHED]; /* of bulk replies */
 };

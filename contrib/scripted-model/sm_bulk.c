@@ -139,6 +139,8 @@ make(struct sm_answer *s, const struct sm_http *h, unsigned flags,
 	}
 	if (rc == 0)
 		rc = sm_reply_make(&p, &f, out);
+	if (rc == 0)
+		(*out)->stamp = s->bulk_stamp && (flags & F_STREAM);
 	sm_reply_payload_clear(&p);
 	return rc;
 }

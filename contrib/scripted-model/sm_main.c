@@ -53,6 +53,9 @@ static const char usage_text[] =
     "  --max-body SIZE      64m\n"
     "  --bulk N             every stream is the same N tokens, made once\n"
     "  --bulk-top N         top_logprobs of bulk replies; 5\n"
+    "  --bulk-stamp         each write of a bulk stream has the monotonic "
+    "clock\n"
+    "                       in its first \"created\"\n"
     "  --unary-bytes SIZE   every unary reply is that long, made once\n"
     "  --help\n";
 
@@ -72,6 +75,7 @@ enum {
 	O_MAX_BODY,
 	O_BULK,
 	O_BULK_TOP,
+	O_BULK_STAMP,
 	O_UNARY,
 	O_HELP
 };
@@ -92,6 +96,7 @@ static const struct option longopts[] = {
 	{ "max-body", required_argument, NULL, O_MAX_BODY },
 	{ "bulk", required_argument, NULL, O_BULK },
 	{ "bulk-top", required_argument, NULL, O_BULK_TOP },
+	{ "bulk-stamp", no_argument, NULL, O_BULK_STAMP },
 	{ "unary-bytes", required_argument, NULL, O_UNARY },
 	{ "help", no_argument, NULL, O_HELP },
 	{ NULL, 0, NULL, 0 },
@@ -198,6 +203,9 @@ set_option(struct options *o, int opt, const char *arg)
 		bit = sm_answer_refuse_bit(view_str(arg));
 		o->answer.refuse |= bit;
 		return bit != 0;
+	case O_BULK_STAMP:
+		o->answer.bulk_stamp = true;
+		return true;
 	case O_KEY:
 		return set_key(o, arg);
 	default:

@@ -75,6 +75,7 @@ struct sm_reply {
 	unsigned write_gap_ms;
 	double pace;
 	bool close;
+	bool stamp; /* each write says in "created" when it went */
 };
 
 /*
