@@ -126,13 +126,12 @@ edit_body(struct llm_call *c, struct buf *asked)
 		.model = c->conf->upstream->model,
 		.ask = c->ask };
 	struct view up = c->conf->upstream->name;
-	const char *why;
 	unsigned known;
 	int rc;
 
 	buf_clear(&c->body);
 	rc = llm_request_edit(&p, buf_view(&c->original), &c->body, &c->wants,
-	    asked, &why);
+	    asked, &c->why);
 	if (rc != 0 || c->attempts > 0)
 		return rc;
 	known = llm_refusal_known(c->shared->refusals, up,
@@ -143,7 +142,7 @@ edit_body(struct llm_call *c, struct buf *asked)
 	buf_clear(&c->body);
 	buf_reset(asked, SIZE_MAX);
 	return llm_request_edit(&p, buf_view(&c->original), &c->body, &c->wants,
-	    asked, &why);
+	    asked, &c->why);
 }
 
 static int
@@ -233,6 +232,9 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 	(void)call;
 	c->upstream_status = head->status;
 	call_progress(c->call);
+	if (head->status < 300 && c->attempts > 1) /* so asked, it answers */
+		llm_refusal_learn(c->shared->refusals, c->conf->upstream->name,
+		    view_of(c->wants.model, c->wants.model_n), c->ask);
 	if (copy_fields(c, head) != 0)
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 502,
 		    "upstream_malformed",

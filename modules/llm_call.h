@@ -20,27 +20,27 @@ enum {
 };
 
 enum llm_kind {
-	LLM_CHAT,   /* captured and edited */
+	LLM_CHAT, /* captured and edited */
 	LLM_MODELS, /* forwarded, neither captured nor recorded */
-	LLM_PASS,   /* forwarded, recorded as not captured */
+	LLM_PASS, /* forwarded, recorded as not captured */
 };
 
 /* Where a call stands. */
 enum llm_state {
-	LLM_WAITING,   /* for the upstream's head */
-	LLM_UNARY,     /* collecting a reply that is edited as a whole */
-	LLM_REFUSED,   /* collecting an error reply */
-	LLM_STREAM,    /* events */
-	LLM_RELAY,     /* bytes as they come */
+	LLM_WAITING, /* for the upstream's head */
+	LLM_UNARY, /* collecting a reply that is edited as a whole */
+	LLM_REFUSED, /* collecting an error reply */
+	LLM_STREAM, /* events */
+	LLM_RELAY, /* bytes as they come */
 	LLM_RECORDING, /* the end waits for the recorder */
-	LLM_OVER,      /* the reply was ended, or the client is away */
+	LLM_OVER, /* the reply was ended, or the client is away */
 };
 
 /* What the module shares among calls; one in the process. */
 struct llm_shared {
 	struct llm_refusal *refusals;
 	struct jsplice edits; /* scratch of the event at hand */
-	struct buf text;      /* likewise */
+	struct buf text; /* likewise */
 	struct metric *ttft, *added, *refused, *aborted;
 	uint64_t *streams;
 };
@@ -54,13 +54,14 @@ struct llm_call {
 	struct view endpoint; /* below the upstream's base */
 	struct view affinity;
 	struct llm_wants wants;
-	unsigned ask;	      /* enum llm_ask bits of this attempt */
+	unsigned ask; /* enum llm_ask bits of this attempt */
 	unsigned attempts;
-	struct buf original;  /* the client's body; until it is accepted */
-	struct buf body;      /* as forwarded; until it is accepted */
-	struct call *call;    /* NULL when none is open */
+	const char *why; /* the body cannot be read */
+	struct buf original; /* the client's body; until it is accepted */
+	struct buf body; /* as forwarded; until it is accepted */
+	struct call *call; /* NULL when none is open */
 	struct head_fields fields; /* of the upstream's reply, copied */
-	struct turn *turn;    /* NULL: not captured */
+	struct turn *turn; /* NULL: not captured */
 	bool turn_ended;
 	bool turn_done;
 	bool turn_ok;
@@ -96,8 +97,7 @@ void llm_call_accepted(struct llm_call *c);
 int llm_call_reply_head(struct llm_call *c, unsigned status,
     int64_t content_length) must_check;
 /* Hands a piece of the upstream's answer to the recorder. */
-void llm_call_record(struct llm_call *c, enum message_data kind,
-    struct view v);
+void llm_call_record(struct llm_call *c, enum message_data kind, struct view v);
 /*
  * The upstream is through with it: tells the recorder and waits; the held
  * end goes to the client when the turn is on file.

@@ -13,7 +13,7 @@
 
 enum {
 	TEXT_MAX = 256 * 1024 * 1024, /* an event or a reply, edited */
-	EDITS_MAX = 65536,
+	EDITS_MAX = 1000000, /* a long reply that the client wants trimmed */
 };
 
 static struct llm_shared shared;
@@ -211,7 +211,8 @@ on_message(struct gate_request *r)
 		return GATE_HOLD;
 	case SP_E_SYNTAX:
 		return deny(r, 400, "invalid_json",
-		    "the request body is not a JSON object that can be read");
+		    c->why != NULL ? c->why
+				   : "the request body cannot be read");
 	case SP_E_STATE:
 	case SP_E_LIMIT:
 		return deny(r, 503, "recorder_unavailable",

@@ -91,6 +91,23 @@ cut_pieces(const struct sse_event *e, const struct jsplice *edits,
 	return n;
 }
 
+/*
+ * Pieces of an event go to the client; those that come before anything useful
+ * are held, so that an answer without any can still become an error status.
+ */
+static int
+send_pieces(struct llm_call *c, const struct view *piece, size_t n)
+{
+	size_t i;
+	int rc = 0;
+
+	if (c->useful)
+		return exchange_datav(c->r->x, piece, n);
+	for (i = 0; i < n && rc == 0; i++)
+		rc = buf_add_view(&c->held, piece[i]);
+	return rc;
+}
+
 /* An event whose data cannot be cut in place is written anew. */
 static int
 send_remade(struct llm_call *c, struct view json)
@@ -102,9 +119,9 @@ send_remade(struct llm_call *c, struct view json)
 	while (rc == 0 && view_split(&json, '\n', &line)) {
 		const struct view parts[] = { name, line, lf };
 
-		rc = exchange_datav(c->r->x, parts, 3);
+		rc = send_pieces(c, parts, 3);
 	}
-	return rc != 0 ? rc : exchange_data(c->r->x, lf);
+	return rc != 0 ? rc : send_pieces(c, &lf, 1);
 }
 
 static int
@@ -117,15 +134,28 @@ send_edited(struct llm_call *c, const struct sse_event *e,
 	int rc;
 
 	if (edits->n == 0)
-		return exchange_data(c->r->x, e->raw);
+		return send_pieces(c, &e->raw, 1);
 	if (e->flags & SSE_ONE_LINE) {
 		n = cut_pieces(e, edits, piece);
 		if (n > 0)
-			return exchange_datav(c->r->x, piece, n);
+			return send_pieces(c, piece, n);
 	}
 	buf_reset(text, 64 * 1024);
 	rc = jsplice_apply(edits, e->data, text);
 	return rc != 0 ? rc : send_remade(c, buf_view(text));
+}
+
+/* The reply is opened, and what was held before anything useful goes first. */
+static int
+send_held(struct llm_call *c)
+{
+	int rc = ensure_head(c);
+
+	if (rc == 0 && buf_len(&c->held) > 0) {
+		rc = exchange_data(c->r->x, buf_view(&c->held));
+		buf_clear(&c->held);
+	}
+	return rc;
 }
 
 static void
@@ -185,15 +215,7 @@ on_data(struct llm_call *c, const struct sse_event *e)
 	c->logprobs_seen |= facts.logprobs;
 	if (facts.drop)
 		return 0;
-	if (!c->useful) { /* e.g. usage alone, before anything else */
-		rc = buf_add_view(&c->held, e->raw);
-		return rc;
-	}
-	rc = ensure_head(c);
-	if (rc == 0 && buf_len(&c->held) > 0) {
-		rc = exchange_data(c->r->x, buf_view(&c->held));
-		buf_clear(&c->held);
-	}
+	rc = c->useful ? send_held(c) : 0;
 	return rc != 0 ? rc : send_edited(c, e, edits);
 }
 

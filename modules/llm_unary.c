@@ -73,7 +73,11 @@ llm_unary_end(struct llm_call *c, bool delimited)
 		    "out_of_memory", "out of memory for the reply");
 		return;
 	}
-	if (rc != 0) {
+	if (rc == SP_E_LIMIT) {
+		not_usable(c,
+		    "the upstream's reply is nested too deep, or has "
+		    "too many parts that were not asked for");
+	} else if (rc != 0) {
 		not_usable(c, "the upstream's reply is not a JSON object");
 	} else if (facts.error) {
 		c->upstream_status = error_status(buf_view(&c->held));
@@ -161,8 +165,6 @@ llm_unary_refused(struct llm_call *c)
 		metrics_inc(metrics_cell(c->shared->refused, labels));
 	}
 	if (retry) {
-		llm_refusal_learn(c->shared->refusals, labels[0],
-		    view_of(c->wants.model, c->wants.model_n), next);
 		c->ask = next;
 		buf_clear(&c->held);
 		if (llm_call_start(c) != 0)

@@ -297,11 +297,11 @@ def test_drain(upstream):
     upstream.came.acquire()
     d.p.send_signal(signal.SIGTERM)
     eq(idle.s.recv(1), b"", "the drain closes what is idle")
-    eq(busy.recv()[0], 0, "the deadline cuts what is not")
+    eq(busy.recv()[0], 503, "the deadline ends what is not, with a reason")
     eq(d.p.wait(), 0, "exit status")
     with open(os.path.join(TMP, "access.log")) as f:
         last = json.loads(f.read().splitlines()[-1])
-    eq(last["outcome"], "shutdown", "and the log says so")
+    eq(last["outcome"], "shutting_down", "and the log says so")
 
 
 def certificate(name):
