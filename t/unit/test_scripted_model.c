@@ -64,7 +64,7 @@ starve(struct sm_answer *s, const char *body, const char *what)
 		if (rc != SP_E_NOMEM || r != NULL)
 			break;
 	}
-	tap_ok(rc == 0 && n > 10, "%s: each of %lu failures is no memory", what,
+	tap_ok(rc == 0 && n > 5, "%s: each of %lu failures is no memory", what,
 	    n - 1);
 	s->serial = 0;
 	sm_reply_unref(whole);
