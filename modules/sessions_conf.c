@@ -31,6 +31,7 @@ static const struct conf_directive rows[] = {
 	{ .name = "overrides",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_LIST,
+	    .flags = CONF_REPEATS,
 	    .offset = SESSIONS(overrides),
 	    .args = "sampling | upstream | model | capture ...",
 	    .doc = "What a session may have of its own; upstream and capture "

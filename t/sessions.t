@@ -450,6 +450,50 @@ def test_durable(up):
         eq(rc, 0, f"so does one of several lives: {out[-200:]}")
 
 
+def ctl(d, *args, token=ADMIN, url=None):
+    r = subprocess.run(
+        [CTL, "sessions", "--url", url or f"http://127.0.0.1:{d.port}",
+         *args], capture_output=True, text=True,
+        env={**os.environ, "SALLYPORT_ADMIN_TOKEN": token})
+    return r.returncode, r.stdout, r.stderr
+
+
+def test_ctl(d):
+    rc, out, err = ctl(d, "create", '{"id": "by-ctl", "max_model_calls": 2}')
+    key = json.loads(out)["key"]
+    eq((rc, d.call(key)[0]), (0, 200), "sallyportctl makes a session")
+    rc, out, err = ctl(d, "show", "by-ctl")
+    eq((rc, json.loads(out)["n_turns"]), (0, 1), "shows it")
+    rc, out, err = ctl(d)
+    rows = [x.split()[0] for x in out.splitlines()]
+    ok(rc == 0 and "by-ctl" in rows and rows[0] == "SESSION", "lists all",
+       out)
+    rc, out, err = ctl(d, "--json", "list")
+    ok(rc == 0 and json.loads(out)["total"] == len(rows) - 1,
+       "also as JSON", out)
+    rc, out, err = ctl(d, "trace", "by-ctl")
+    with open(d.trace_path("by-ctl")) as f:
+        eq((rc, out), (0, f.read()), "prints its trace")
+    rc, out, err = ctl(d, "trace", "by-ctl", "train")
+    eq((rc, len(out.splitlines())), (0, 1), "and what can be trained on")
+    rc, out, err = ctl(d, "end", "by-ctl", "oom",
+                       url=f"http://127.0.0.1:{d.port}/sessions/")
+    eq((rc, json.loads(out)["outcome"]), (0, "oom"), "ends it")
+    for name, want, args, kw in (
+            ("nobody", 1, ("show", "nobody"), {}),
+            ("a path", 2, ("show", "../x"), {}),
+            ("a wrong token", 1, ("list",), {"token": "x"}),
+            ("a token of two lines", 2, ("list",), {"token": "a\r\nb: c"}),
+            ("bad JSON", 1, ("create", "{"), {}),
+            ("a word", 2, ("fun",), {}),
+            ("https", 2, ("list",), {"url": "https://127.0.0.1:1"}),
+            ("no port", 2, ("list",), {"url": "http://127.0.0.1:x"}),
+            ("nobody there", 2, ("list",), {"url": "unix:/nowhere"})):
+        rc, out, err = ctl(d, *args, **kw)
+        ok(rc == want and err and ADMIN not in err, f"sallyportctl: {name}",
+           (rc, err))
+
+
 def test_conf(url):
     for text, want in (
             ("location /s { sessions; }", "expected a \"token\""),
@@ -482,6 +526,7 @@ with Scripted(script=SCRIPT) as model:
         test_list(door)
         test_trace(door, second)
         test_delete(door)
+        test_ctl(door)
     test_durable(model)
     test_conf(model.url)
 test_closed_calls()

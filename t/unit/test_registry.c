@@ -1,0 +1,433 @@
+/* The registry of sessions and its journal; what both sides say of one. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/fd.h"
+#include "recorder/journal.h"
+#include "recorder/registry.h"
+
+#include "recorder_peer.h"
+
+static char top[] = "/tmp/sp-registry.XXXXXX";
+static int keys = -1;
+static struct conf_capture capture = { .name = { "c", 1 },
+	.level = CONF_LEVEL_TOKENS,
+	.trace_name = { "$session.jsonl", 14 } };
+static struct conf_capture *captures[] = { &capture };
+static struct conf conf = { .captures = captures, .captures_n = 1 };
+static struct signer signer;
+static struct store store;
+static struct registry reg;
+
+static int
+open_dir(const char *name)
+{
+	char path[200];
+
+	snprintf(path, sizeof(path), "%s/%s", top, name);
+	(void)mkdir(path, 0700);
+	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static struct session_msg
+wanted(const char *id)
+{
+	struct session_msg m = { .id = view_str(id),
+		.capture = VIEW("c"),
+		.upstream = VIEW("up"),
+		.model = VIEW("m/x"),
+		.purpose = VIEW("train"),
+		.sampling = VIEW("{\"top_p\":0.5}"),
+		.metadata = VIEW("{\"a\":[1,\"b\"]}"),
+		.max_calls = 3,
+		.max_tokens = 100,
+		.max_wall_ms = 1500 };
+
+	memset(m.key, id[0], sizeof(m.key));
+	return m;
+}
+
+/* A reply taken apart: its result, or what went wrong. */
+static int
+result_of(int rc, struct buf *reply, struct view *text)
+{
+	struct wire w;
+	int result;
+
+	*text = VIEW_NONE;
+	if (rc != 0)
+		return rc;
+	wire_init(&w, buf_view(reply));
+	(void)wire_u32(&w);
+	result = wire_u8(&w);
+	*text = wire_bytes(&w);
+	return wire_done(&w) == 0 ? result : SP_E_PROTO;
+}
+
+static int
+create(const struct session_msg *m, struct buf *reply, struct view *text)
+{
+	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_u32(&body, 7);
+
+	if (rc == 0)
+		rc = session_msg_put(&body, m);
+	buf_reset(reply, 0);
+	if (rc == 0)
+		rc = registry_create(&reg, buf_view(&body), reply);
+	buf_clear(&body);
+	return result_of(rc, reply, text);
+}
+
+static int
+ask(int (*take)(struct registry *r, struct view body, struct buf *reply),
+    const char *id, int limit, struct buf *reply, struct view *text)
+{
+	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_u32(&body, 9);
+
+	if (rc == 0)
+		rc = wire_put_bytes(&body, view_str(id));
+	if (rc == 0 && take == registry_end)
+		rc = wire_put_bytes(&body, VIEW_NONE);
+	if (rc == 0 && limit >= 0)
+		rc = wire_put_u32(&body, (uint32_t)limit);
+	buf_reset(reply, 0);
+	if (rc == 0)
+		rc = take(&reg, buf_view(&body), reply);
+	if (rc == 0 && buf_len(reply) == 0)
+		(void)registry_next_ended(&reg, reply);
+	buf_clear(&body);
+	return result_of(rc, reply, text);
+}
+
+static void
+used(const char *id, uint64_t tokens)
+{
+	const struct record r = { .session = view_str(id),
+		.outcome = MESSAGE_OUTCOME_END,
+		.complete = true,
+		.trainable = true,
+		.completion_tokens = tokens,
+		.findings = 1 };
+
+	registry_called(&reg, view_str(id), 0);
+	registry_turned(&reg, &r, true);
+}
+
+static void
+start(void)
+{
+	tap_is_int(store_init(&store, &conf, &signer), 0, "store");
+	keys = open_dir("keys");
+	int fd = open_dir("traces");
+	tap_is_int(store_add_dir(&store, &capture, &fd), 0, "its folder");
+	tap_is_int(registry_init(&reg, &store, keys), 0, "registry");
+}
+
+static void
+end(void)
+{
+	registry_clear(&reg);
+	store_clear(&store);
+	fd_close(&keys);
+}
+
+static void
+creating(void)
+{
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct session_msg m = wanted("one");
+	struct view text;
+
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK, "created");
+	peer_is(text, "session_id", "\"one\"", "created");
+	peer_is(text, "state", "\"open\"", "created");
+	peer_is(text, "trace", "\"one.jsonl\"", "created");
+	peer_is(text, "metadata.a.1", "\"b\"", "created");
+	peer_is(text, "max_wall_s", "1.5", "created");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_EXISTS, "twice");
+	m.id = VIEW("default");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_BAD, "default");
+	m.id = VIEW("x.seal");
+	capture.trace_name = VIEW("$session");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_BAD,
+	    "a name that no trace has");
+	capture.trace_name = VIEW("$session.jsonl");
+	m.id = VIEW("a/b");
+	tap_is_int(create(&m, &reply, &text), SP_E_PROTO, "a bad id");
+	m = wanted("two");
+	m.capture = VIEW("other");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_BAD,
+	    "a capture there is not");
+	m = wanted("two");
+	m.metadata = VIEW("[1]");
+	tap_is_int(create(&m, &reply, &text), SP_E_PROTO, "bad metadata");
+	m.metadata = VIEW("{\"a\":NaN}");
+	tap_is_int(create(&m, &reply, &text), SP_E_PROTO, "no JSON");
+	m = wanted("two");
+	m.model = VIEW("a\"b");
+	tap_is_int(create(&m, &reply, &text), SP_E_PROTO, "a quote");
+	m = wanted("two");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK, "another");
+	buf_clear(&reply);
+}
+
+static void
+listing(void)
+{
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct view text;
+
+	tap_is_int(ask(registry_list, "", 1, &reply, &text), MESSAGE_SESSION_OK,
+	    "a page");
+	peer_is(text, "sessions.0.session_id", "\"one\"", "page");
+	peer_is(text, "next", "\"one\"", "page");
+	peer_is(text, "total", "2", "page");
+	tap_is_int(ask(registry_list, "one", 5, &reply, &text),
+	    MESSAGE_SESSION_OK, "the next");
+	peer_is(text, "sessions.0.session_id", "\"two\"", "next");
+	peer_is(text, "next", "null", "next");
+	tap_is_int(ask(registry_list, "nobody", 5, &reply, &text),
+	    MESSAGE_SESSION_UNKNOWN, "after nobody");
+	tap_is_int(ask(registry_list, "", 0, &reply, &text), SP_E_PROTO,
+	    "no limit");
+	tap_is_int(ask(registry_list, "", 100000, &reply, &text), SP_E_PROTO,
+	    "a limit too high");
+	tap_is_int(ask(registry_list, "", -1, &reply, &text), SP_E_PROTO,
+	    "cut off");
+	tap_is_int(ask(registry_get, "two", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "one");
+	tap_is_int(ask(registry_get, "three", -1, &reply, &text),
+	    MESSAGE_SESSION_UNKNOWN, "nobody");
+	buf_clear(&reply);
+}
+
+static void
+tracing(const char *id, int want, const char *what)
+{
+	struct buf body = BUF_INIT(64), reply = BUF_INIT(64);
+	struct view text;
+	int fd = -1, rc;
+
+	rc = wire_put_u32(&body, 9);
+	if (rc == 0)
+		rc = wire_put_bytes(&body, view_str(id));
+	if (rc == 0)
+		rc = registry_trace(&reg, buf_view(&body), &reply, &fd);
+	if (fd >= 0)
+		tap_ok(want == 0 && rc == 0 && buf_len(&reply) == 12, "%s",
+		    what);
+	else
+		tap_is_int(result_of(rc, &reply, &text), want, what);
+	fd_close(&fd);
+	buf_clear(&body);
+	buf_clear(&reply);
+}
+
+static void
+ending(void)
+{
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct buf line = BUF_INIT(4096);
+	struct trace *t = NULL;
+	struct view text;
+
+	tracing("two", MESSAGE_SESSION_BAD, "no trace yet");
+	tracing("nobody", MESSAGE_SESSION_UNKNOWN, "nobody's trace");
+	tracing("../x", MESSAGE_SESSION_UNKNOWN, "a path is no id");
+	tap_is_int(store_get(&store, &capture, VIEW("two"), &t), 0, "a trace");
+	tap_is_int(buf_add_str(&line, "{\"turn\":1"), 0, "a line");
+	tap_is_int(trace_append(t, &line, &signer), 0, "of it");
+	used("two", 5);
+	tracing("two", 0, "its trace");
+	reg.replaying = true;
+	/* a turn is open still: the end waits for it */
+	tap_is_int(ask(registry_end, "two", -1, &reply, &text), SP_E_PROTO,
+	    "no answer yet");
+	tap_ok(registry_closing(&reg) && buf_len(&reply) == 0, "it waits");
+	store_put(&store, t);
+	tap_ok(registry_next_ended(&reg, &reply), "and comes");
+	tap_is_int(result_of(0, &reply, &text), MESSAGE_SESSION_OK, "ended");
+	peer_is(text, "outcome", "\"done\"", "ended");
+	peer_is(text, "completion_tokens", "5", "ended");
+	peer_is(text, "findings.0", "\"not_captured\"", "ended");
+	tap_ok(!registry_closing(&reg), "nothing is left to do");
+	tap_is_int(ask(registry_end, "two", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "twice");
+	tap_is_int(ask(registry_end, "nobody", -1, &reply, &text),
+	    MESSAGE_SESSION_UNKNOWN, "nobody");
+	buf_clear(&line);
+	buf_clear(&reply);
+}
+
+static void
+replaying(void)
+{
+	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
+	struct session_msg m, want = wanted("one");
+	struct wire w;
+
+	registry_called(&reg, VIEW("one"), 0);
+	registry_called(&reg, VIEW("one"), MESSAGE_TURN_BUDGET);
+	registry_uncalled(&reg, VIEW("one"), MESSAGE_TURN_BUDGET);
+	registry_called(&reg, VIEW("nobody"), 0);
+	registry_replay(&reg);
+	tap_ok(registry_next_replay(&reg, &body), "one is open");
+	wire_init(&w, buf_view(&body));
+	session_msg_get(&w, &m);
+	tap_is_int(wire_done(&w), 0, "a session");
+	tap_ok(view_eq(m.id, want.id) && view_eq(m.sampling, want.sampling) &&
+		memcmp(m.key, want.key, sizeof(m.key)) == 0 &&
+		m.max_calls == 3 && m.calls == 1,
+	    "as it was asked for, and used");
+	buf_reset(&body, 0);
+	tap_ok(!registry_next_replay(&reg, &body), "no more are");
+	buf_clear(&body);
+}
+
+static void
+add_to_journal(const char *text)
+{
+	int fd = openat(keys, JOURNAL_FILE, O_WRONLY | O_APPEND);
+
+	tap_is_int(fd_write_all(fd, text, strlen(text)), 0, "journal");
+	fd_close(&fd);
+}
+
+static void
+again(void)
+{
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct registry other;
+	struct view text;
+
+	tap_is_int(registry_init(&other, &store, keys), SP_E_DENIED,
+	    "one writer at a time");
+	end();
+	start();
+	tap_is_int(ask(registry_get, "one", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "one is there again");
+	peer_is(text, "state", "\"open\"", "again");
+	peer_is(text, "model_calls", "1", "again");
+	peer_is(text, "sampling.top_p", "0.5", "again");
+	tap_is_int(ask(registry_get, "two", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "so is the other");
+	peer_is(text, "state", "\"ended\"", "again");
+	peer_is(text, "n_turns", "1", "again");
+	add_to_journal("no JSON\n{\"op\":\"use\",\"id\":\"nobody\"}\n"
+		       "{\"op\":\"create\",\"id\":\"../x\"}\n[]\n\n"
+		       "{\"op\":\"use\",\"id\":\"one\",\"calls\":7}\n"
+		       "{\"op\":\"use\",\"id\":\"one\",\"calls\":9");
+	end();
+	start();
+	tap_is_int(ask(registry_get, "one", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "damaged lines are left out");
+	peer_is(text, "model_calls", "7", "and torn ones");
+	buf_clear(&reply);
+}
+
+/* Without memory: an error, or what was asked; never half of it. */
+static void
+starving(void)
+{
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct session_msg m = wanted("hungry");
+	struct view text = VIEW_NONE;
+	unsigned long n;
+	int rc = 0;
+
+	for (n = 1; n < 300; n++) {
+		mem_fail_after(n, 0);
+		rc = create(&m, &reply, &text);
+		mem_fail_after(0, 0);
+		if (rc == MESSAGE_SESSION_OK || rc == MESSAGE_SESSION_EXISTS)
+			break;
+		if (rc != SP_E_NOMEM && rc != MESSAGE_SESSION_FAILED &&
+		    rc != MESSAGE_SESSION_FULL)
+			break;
+	}
+	tap_ok(rc == MESSAGE_SESSION_OK || rc == MESSAGE_SESSION_EXISTS,
+	    "created when there is memory, after %lu", n);
+	for (n = 1; n < 300; n++) {
+		end();
+		keys = open_dir("keys");
+		rc = store_init(&store, &conf, &signer);
+		int fd = open_dir("traces");
+		if (rc == 0)
+			rc = store_add_dir(&store, &capture, &fd);
+		mem_fail_after(n, 0);
+		if (rc == 0)
+			rc = registry_init(&reg, &store, keys);
+		mem_fail_after(0, 0);
+		if (rc != SP_E_NOMEM)
+			break;
+	}
+	tap_is_int(rc, 0, "opened when there is memory");
+	tap_is_int(ask(registry_get, "one", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "and nothing is lost");
+	buf_clear(&reply);
+}
+
+static void
+wire(void)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	struct session_msg m = wanted("one");
+	char big[SESSION_MSG_META_MAX + 1];
+	struct session_msg got;
+	struct wire w;
+	size_t n;
+
+	memset(big, 'x', sizeof(big));
+	m.metadata = view_of(big, sizeof(big));
+	tap_is_int(session_msg_put(&b, &m), SP_E_LIMIT, "too long to be said");
+	buf_reset(&b, 0);
+	m = wanted("one");
+	tap_is_int(session_msg_put(&b, &m), 0, "said");
+	for (n = 0; n < buf_len(&b); n++) {
+		wire_init(&w, view_sub(buf_view(&b), 0, n));
+		session_msg_get(&w, &got);
+		if (wire_done(&w) == 0)
+			break;
+	}
+	tap_is_int((long long)n, (long long)buf_len(&b), "never cut short");
+	b.mem[b.off + 4 + SESSION_MSG_KEY + 1] = 1; /* an id of 259 bytes */
+	wire_init(&w, buf_view(&b));
+	session_msg_get(&w, &got);
+	tap_is_int(wire_done(&w), SP_E_PROTO, "nor too long");
+	buf_clear(&b);
+}
+
+int
+main(void)
+{
+	static const char *const left[] = { "keys/" JOURNAL_FILE,
+		"traces/two.jsonl", "traces/two.seal", "keys", "traces", "" };
+	char path[256];
+	size_t i;
+
+	if (mkdtemp(top) == NULL)
+		return 1;
+	tap_is_int(signer_open(&signer, -1), 0, "a key");
+	wire();
+	start();
+	creating();
+	listing();
+	ending();
+	replaying();
+	again();
+	starving();
+	end();
+	signer_clear(&signer);
+	for (i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", top, left[i]);
+		tap_is_int(remove(path), 0, path);
+	}
+	return tap_done();
+}
