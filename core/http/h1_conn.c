@@ -491,9 +491,13 @@ conn_read(struct h1_conn *c)
  */
 
 void
-h1_conn_start(struct h1_conn *c)
+h1_conn_start(struct h1_conn *c, struct view first)
 {
 	conn_idle(c, c->limits->header_timeout_ms);
+	if (first.n != 0) {
+		conn_input(c, first);
+		h1_server_mark(c);
+	}
 	conn_update(c);
 }
 

@@ -90,7 +90,8 @@ struct view h1_server_date(struct h1_server *s);
 
 /* ---- h1_conn.c: all from the loop ----------------------------------------- */
 
-void h1_conn_start(struct h1_conn *c);
+/* first: bytes that were read already. */
+void h1_conn_start(struct h1_conn *c, struct view first);
 /* A deadline in_ms from now; 0, none, for 0. */
 uint64_t h1_conn_after(const struct h1_conn *c, uint64_t in_ms);
 void h1_conn_ready(void *arg, struct stream *s, unsigned what);

@@ -25,6 +25,12 @@ parse_is_visible(struct view v, const char *but_not)
 	return true;
 }
 
+bool
+h1_parse_is_target(struct view v)
+{
+	return v.n != 0 && parse_is_visible(v, "#\\");
+}
+
 /* RFC 9110 s5.5: field values hold no control characters. */
 static bool
 parse_is_text(struct view v)
@@ -83,7 +89,7 @@ parse_request_line(struct view line, struct head_request *out,
 	line = view_from(line, sp + 1);
 	last = view_find(line, ' ');
 	out->target = view_sub(line, 0, last);
-	if (out->target.n == 0 || !parse_is_visible(out->target, "#\\"))
+	if (!h1_parse_is_target(out->target))
 		return parse_fault(f, 400, "bad request target");
 	if (last == line.n)
 		return parse_fault(f, 505, "HTTP/0.9 is not spoken here");
@@ -409,8 +415,8 @@ parse_cut_first(struct view head, size_t skip, struct view *rest)
  */
 
 /* RFC 3986 s3.2.2, s3.2.3: host [ ":" port ], no userinfo. */
-static bool
-parse_is_authority(struct view v)
+bool
+h1_parse_is_authority(struct view v)
 {
 	struct view host = v, port = VIEW_NONE;
 	uint64_t number;
@@ -457,7 +463,7 @@ parse_absolute(struct head_request *out, struct view *path, struct h1_fault *f)
 		if (rest.p[end] == '/' || rest.p[end] == '?')
 			break;
 	out->authority = view_sub(rest, 0, end);
-	if (end == 0 || !parse_is_authority(out->authority))
+	if (end == 0 || !h1_parse_is_authority(out->authority))
 		return parse_fault(f, 400, "bad request target");
 	*path = view_from(rest, end);
 	return 0;
@@ -531,7 +537,7 @@ parse_request_special(struct head_request *out, const struct parse_special *sp,
 {
 	if (sp->hosts > 1 || (sp->hosts == 0 && !out->http10))
 		return parse_fault(f, 400, "exactly one Host is needed");
-	if (!parse_is_authority(sp->host))
+	if (!h1_parse_is_authority(sp->host))
 		return parse_fault(f, 400, "bad Host");
 	/* an absolute target wins over Host (s3.2.2) */
 	if (out->authority.n == 0)

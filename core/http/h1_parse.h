@@ -75,6 +75,10 @@ int h1_parse_reply(struct view head, const struct h1_scan *s, struct arena *a,
     struct head_reply *out, struct h1_framing *framing,
     struct h1_fault *fault) must_check;
 
+/* What HTTP/2 checks in the same way: host [ ":" port ], and target bytes. */
+bool h1_parse_is_authority(struct view v);
+bool h1_parse_is_target(struct view v);
+
 /* ---- bodies -------------------------------------------------------------- */
 
 enum {

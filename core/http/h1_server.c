@@ -13,6 +13,9 @@ server_reap(struct h1_server *s)
 
 	while ((c = TAILQ_FIRST(&s->dead)) != NULL) {
 		TAILQ_REMOVE(&s->dead, c, link);
+		/* marked within its last turn */
+		if (c->dirty)
+			TAILQ_REMOVE(&s->dirty, c, dirty_link);
 		buf_clear(&c->in);
 		buf_clear(&c->out);
 		mem_free(c);
@@ -139,44 +142,59 @@ server_out_max(const struct h1_limits *limits)
 }
 
 int
-h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
-    unsigned listener, const struct h1_limits *limits)
+h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
+    uint64_t number, unsigned listener, const struct h1_limits *limits)
 {
-	struct stream_owner owner = { .ready = h1_conn_ready };
-	struct stream_side side = { .server = true, .tls = tls };
 	struct h1_conn *c = mem_calloc(1, sizeof(*c));
-	int rc;
+	struct stream_owner owner = { .ready = h1_conn_ready, .arg = c };
 
-	if (c == NULL) {
-		(void)close(fd);
+	if (c != NULL)
+		c->timer = loop_timer_new(s->loop, h1_conn_deadline, c);
+	if (c == NULL || c->timer == NULL) {
+		stream_free(st, false);
+		mem_free(c);
 		return SP_E_NOMEM;
 	}
-	owner.arg = c;
-	rc = stream_new(s->loop, fd, &side, &owner, &c->stream);
-	if (rc != 0)
-		goto out;
-	c->timer = loop_timer_new(s->loop, h1_conn_deadline, c);
-	rc = SP_E_NOMEM;
-	if (c->timer == NULL)
-		goto out;
 	c->server = s;
+	c->stream = st;
 	c->limits = limits;
 	buf_init(&c->in, server_in_max(limits));
 	buf_init(&c->out, server_out_max(limits));
 	s->stats.connections++;
-	c->x = (struct exchange){ .connection = ++s->stats.accepted,
+	s->stats.accepted++;
+	c->x = (struct exchange){ .connection = number,
 		.listener = listener,
 		.backend = &h1_reply_backend,
 		.consumer = s->consumer,
 		.server = s->arg,
 		.back = c };
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
-	h1_conn_start(c);
+	stream_set_owner(st, &owner);
+	h1_conn_start(c, bytes);
 	return 0;
-out:
-	stream_free(c->stream, false);
-	mem_free(c);
-	return rc;
+}
+
+/* Until the stream has an owner nothing is wanted of it. */
+static void
+server_nobody(void *arg, struct stream *st, unsigned what)
+{
+	(void)arg;
+	(void)st;
+	(void)what;
+}
+
+int
+h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
+    unsigned listener, const struct h1_limits *limits)
+{
+	struct stream_owner owner = { .ready = server_nobody };
+	struct stream_side side = { .server = true, .tls = tls };
+	struct stream *st;
+	int rc = stream_new(s->loop, fd, &side, &owner, &st);
+
+	return rc != 0 ? rc
+		       : h1_server_adopt(s, st, VIEW_NONE,
+			     s->stats.accepted + 1, listener, limits);
 }
 
 void

@@ -57,6 +57,16 @@ void h1_server_free(struct h1_server *s);
  */
 int h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
     unsigned listener, const struct h1_limits *limits) must_check;
+/*
+ * The same for a stream of which the first bytes were read already.
+ * Context: from the loop: callbacks may come before it returns.
+ * Parameters: st, taken, also on an error; bytes, borrowed; number, what the
+ *          consumer is told of the connection.
+ * Returns: 0; SP_E_NOMEM.
+ */
+int h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
+    uint64_t number, unsigned listener,
+    const struct h1_limits *limits) must_check;
 /* Closes idle connections, and the others after their exchange. */
 void h1_server_drain(struct h1_server *s);
 void h1_server_stats(const struct h1_server *s, struct h1_server_stats *out);

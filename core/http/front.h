@@ -1,0 +1,42 @@
+/*
+ * The first bytes of an accepted connection say which protocol it speaks, and
+ * which server gets it: HTTP/2 by ALPN, or by its preface where there is no
+ * TLS; HTTP/1.1 else.
+ */
+#ifndef SP_HTTP_FRONT_H
+#define SP_HTTP_FRONT_H
+
+#include "http/h1_server.h"
+#include "http/h2_server.h"
+
+struct front;
+
+struct front_stats {
+	uint64_t connections; /* open now, whatever they speak */
+	uint64_t accepted;
+	uint64_t exchanges; /* open now */
+	uint64_t malformed; /* requests answered or reset by a codec */
+	uint64_t h2_connections; /* of these, HTTP/2's */
+	uint64_t calmed; /* ended with ENHANCE_YOUR_CALM */
+};
+
+/*
+ * As h1_server_new() and the others of that name.
+ * Source:  RFC 9113 s3.2 (ALPN), s3.3 and s3.4 (prior knowledge).
+ * Context: reactor; no blocking.
+ * Owner:   the caller; consumer is borrowed for as long as it lives.
+ * Returns: front_new: NULL without memory.  front_accept: 0; SP_E_NOMEM;
+ *          SP_E_SYS; SP_E_TLS; the descriptor is taken, also on an error.
+ */
+struct front *front_new(struct loop *l,
+    const struct exchange_consumer *consumer, void *server,
+    struct view (*error_body)(void *server, unsigned status, const char *what,
+	struct view *type)) must_check;
+/* Not from within a callback of the consumer.  NULL allowed. */
+void front_free(struct front *f);
+int front_accept(struct front *f, int fd, struct tls_ctx *tls,
+    unsigned listener, const struct h1_limits *limits) must_check;
+void front_drain(struct front *f);
+void front_stats(const struct front *f, struct front_stats *out);
+
+#endif
