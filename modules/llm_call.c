@@ -48,13 +48,13 @@ turn_meta(const struct llm_call *c, struct view asked, struct buf *out)
 	jwrite_key(&w, "endpoint");
 	jwrite_string(&w, c->endpoint);
 	jwrite_key(&w, "upstream");
-	jwrite_string(&w, c->conf->upstream->name);
+	jwrite_string(&w, c->upstream->name);
 	jwrite_key(&w, "capture_level");
 	jwrite_cstr(&w,
-	    c->kind == LLM_PASS                                  ? "none"
-		: c->conf->capture->level == CONF_LEVEL_TOKENS   ? "tokens"
-		: c->conf->capture->level == CONF_LEVEL_LOGPROBS ? "logprobs"
-								 : "text");
+	    c->kind == LLM_PASS                            ? "none"
+		: c->capture->level == CONF_LEVEL_TOKENS   ? "tokens"
+		: c->capture->level == CONF_LEVEL_LOGPROBS ? "logprobs"
+							   : "text");
 	jwrite_key(&w, "client");
 	jwrite_object(&w);
 	for (i = 0; i < sizeof(kept_fields) / sizeof(kept_fields[0]); i++) {
@@ -66,6 +66,10 @@ turn_meta(const struct llm_call *c, struct view asked, struct buf *out)
 		jwrite_string(&w, view_sub(v, 0, FIELD_MAX));
 	}
 	jwrite_end_object(&w);
+	if (c->spent != ROSTER_LEFT) {
+		jwrite_key(&w, "budget");
+		jwrite_cstr(&w, roster_budget_name(c->spent));
+	}
 	if (asked.n > 2) {
 		jwrite_key(&w, "asked");
 		jwrite_raw(&w, asked);
@@ -91,6 +95,8 @@ turn_flags(const struct llm_call *c)
 		flags |= MESSAGE_TURN_PASS;
 	if (c->done_seen)
 		flags |= MESSAGE_TURN_DONE_SEEN;
+	if (c->spent != ROSTER_LEFT)
+		flags |= MESSAGE_TURN_BUDGET;
 	return flags;
 }
 
@@ -102,12 +108,12 @@ open_turn(struct llm_call *c, struct view asked)
 	struct buf meta;
 	int rc;
 
-	if (c->conf->capture == NULL || c->kind == LLM_MODELS ||
-	    c->turn != NULL)
+	if (c->capture == NULL || c->kind == LLM_MODELS || c->turn != NULL)
 		return 0;
 	buf_init(&meta, META_MAX);
 	rc = turn_meta(c, asked, &meta);
-	p.capture = c->conf->capture;
+	p.generation = gate_generation_of(c->r);
+	p.capture = c->capture;
 	p.session = c->r->session;
 	p.wall_us = c->wall_us;
 	p.flags = turn_flags(c);
@@ -118,14 +124,46 @@ open_turn(struct llm_call *c, struct view asked)
 	return rc;
 }
 
+/* The session's sampling goes before the capture's. */
+static const struct conf_capture *
+with_sampling(const struct llm_call *c, struct conf_capture *own,
+    struct conf_sampling *v)
+{
+	const struct roster_session *s = c->use.session;
+	size_t i, k, n;
+
+	if (s == NULL || s->sampling_n == 0 || c->capture == NULL)
+		return c->capture;
+	for (n = 0; n < s->sampling_n && n < LLM_SAMPLING_MAX; n++)
+		v[n] = s->sampling[n];
+	for (i = 0; i < c->capture->sampling_n && n < LLM_SAMPLING_MAX; i++) {
+		for (k = 0; k < s->sampling_n; k++)
+			if (view_eq(s->sampling[k].name,
+				c->capture->sampling[i].name))
+				break;
+		if (k == s->sampling_n)
+			v[n++] = c->capture->sampling[i];
+	}
+	*own = *c->capture;
+	own->sampling = v;
+	own->sampling_n = n;
+	return own;
+}
+
 /* The body as it goes up, and what the client had asked for. */
 static int
 edit_body(struct llm_call *c, struct buf *asked)
 {
-	struct llm_request_params p = { .capture = c->conf->capture,
-		.model = c->conf->upstream->model,
-		.ask = c->ask };
-	struct view up = c->conf->upstream->name;
+	const struct roster_session *s = c->use.session;
+	struct conf_sampling sampling[LLM_SAMPLING_MAX];
+	struct conf_capture own;
+	struct llm_request_params p = {
+		.capture = with_sampling(c, &own, sampling),
+		.model = s != NULL && s->m.model.n > 0 ? s->m.model
+						       : c->upstream->model,
+		.ask = c->ask,
+	};
+	struct view up = c->upstream->name;
 	unsigned known;
 	int rc;
 
@@ -152,7 +190,7 @@ forward(struct llm_call *c)
 		on_reply_end, on_reply_fail, c };
 	struct exchange *x = c->r->x;
 	struct forward_params p = {
-		.upstream = c->conf->upstream,
+		.upstream = c->upstream,
 		.method = x->request.method,
 		.endpoint = c->endpoint,
 		.query = x->request.query,
@@ -161,20 +199,54 @@ forward(struct llm_call *c)
 		.affinity = c->affinity,
 		.manual_progress = true,
 	};
-	struct view name = c->conf->upstream->name;
+	struct view name = c->upstream->name;
 
 	p.body = buf_view(c->kind == LLM_CHAT ? &c->body : &c->original);
 	c->attempts++;
 	metrics_observe_us(c->shared->added, &name, clock_us() - c->whole_us);
-	return forward_start(gate_forward(c->r->gate), &p, &owner, &c->call);
+	return forward_start(gate_forward(c->r), &p, &owner, &c->call);
+}
+
+/* One more of the session's calls: counted when it goes up. */
+static void
+count_call(struct llm_call *c)
+{
+	if (c->attempts == 1 && c->use.session != NULL)
+		c->use.session->m.calls++;
+}
+
+/* False: the session has nothing left, and spent says of what. */
+static bool
+has_budget(struct llm_call *c)
+{
+	if (c->use.session == NULL || c->attempts > 0 || c->kind == LLM_MODELS)
+		return true;
+	c->spent = roster_spent(c->use.session, c->wall_us);
+	return c->spent == ROSTER_LEFT;
+}
+
+/* The gateway answers itself, and the turn is marked as no model's. */
+static int
+stop_by_budget(struct llm_call *c)
+{
+	struct view what = view_str(roster_budget_name(c->spent));
+	int rc = llm_budget_answer(c);
+
+	metrics_inc(metrics_cell(c->shared->budget_stops, &what));
+	if (rc == 0)
+		llm_call_recording(c, MESSAGE_OUTCOME_END, VIEW_NONE);
+	return rc;
 }
 
 int
 llm_call_start(struct llm_call *c)
 {
 	struct buf asked;
+	bool spent = !has_budget(c);
 	int rc = 0;
 
+	if (spent && c->kind != LLM_CHAT)
+		return SP_E_DENIED;
 	buf_init(&asked, META_MAX);
 	c->state = LLM_WAITING;
 	if (c->kind == LLM_CHAT)
@@ -182,7 +254,14 @@ llm_call_start(struct llm_call *c)
 	if (rc == 0)
 		rc = open_turn(c, buf_view(&asked));
 	buf_clear(&asked);
-	return rc != 0 ? rc : forward(c);
+	if (rc != 0)
+		return rc;
+	if (spent)
+		return stop_by_budget(c);
+	rc = forward(c);
+	if (rc == 0)
+		count_call(c);
+	return rc;
 }
 
 /* ---- the answer ---------------------------------------------------------- */
@@ -233,7 +312,7 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 	c->upstream_status = head->status;
 	call_progress(c->call);
 	if (head->status < 300 && c->attempts > 1) /* so asked, it answers */
-		llm_refusal_learn(c->shared->refusals, c->conf->upstream->name,
+		llm_refusal_learn(c->shared->refusals, c->upstream->name,
 		    view_of(c->wants.model, c->wants.model_n), c->ask);
 	if (copy_fields(c, head) != 0)
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 502,
@@ -536,7 +615,7 @@ llm_call_break(struct llm_call *c, enum message_outcome outcome,
 		c->r->outcome = code;
 		log_warn("conn=%llu upstream=%.*s %s: %s",
 		    (unsigned long long)c->r->x->connection,
-		    VIEW_ARG(c->conf->upstream->name), code, text);
+		    VIEW_ARG(c->upstream->name), code, text);
 		if (c->head_sent && c->streaming)
 			error_event(c, buf_view(&error));
 		else if (c->head_sent ||
@@ -590,6 +669,7 @@ on_turn_done(void *arg, bool ok, uint64_t number, const char *text)
 void
 llm_call_free(struct llm_call *c)
 {
+	roster_detach(&c->use);
 	if (c->call != NULL)
 		call_cancel(c->call);
 	if (c->turn != NULL) {

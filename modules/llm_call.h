@@ -6,6 +6,7 @@
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
+#include "gate/roster.h"
 #include "gate/turn.h"
 #include "http/sse.h"
 #include "llm_intercept_conf.h"
@@ -16,6 +17,7 @@
 enum {
 	LLM_ERROR_BODY_MAX = 1024 * 1024, /* of an upstream's error reply */
 	LLM_PIECES = 16, /* of an event that go out without a copy */
+	LLM_SAMPLING_MAX = 64, /* forced parameters */
 	LLM_LINGER_MS = 50, /* from [DONE] to the upstream's terminator */
 };
 
@@ -41,7 +43,7 @@ struct llm_shared {
 	struct llm_refusal *refusals;
 	struct jsplice edits; /* scratch of the event at hand */
 	struct buf text; /* likewise */
-	struct metric *ttft, *added, *refused, *aborted;
+	struct metric *ttft, *added, *refused, *aborted, *budget_stops;
 	uint64_t *streams;
 };
 
@@ -49,6 +51,10 @@ struct llm_call {
 	struct gate_request *r;
 	struct llm_shared *shared;
 	const struct llm_intercept_conf *conf;
+	const struct conf_upstream *upstream; /* the session's, or the door's */
+	const struct conf_capture *capture; /* likewise; NULL: off */
+	struct roster_use use; /* of a session that has a key */
+	enum roster_budget spent; /* the gateway answers, no model */
 	enum llm_kind kind;
 	enum llm_state state;
 	struct view endpoint; /* below the upstream's base */
@@ -120,6 +126,12 @@ void llm_stream_body(struct llm_call *c, struct view data);
 void llm_stream_end(struct llm_call *c, bool delimited);
 /* The end of the reply, after the recorder's word. */
 void llm_stream_release(struct llm_call *c);
+
+/*
+ * llm_budget.c: what becomes of a call of a session whose budget is used up.
+ */
+/* The answer that ends the agent's loop, into c->held; 0 or an SP_E_*. */
+int llm_budget_answer(struct llm_call *c) must_check;
 
 /* llm_unary.c: replies that are taken as a whole. */
 void llm_unary_end(struct llm_call *c, bool delimited);

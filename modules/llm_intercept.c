@@ -26,6 +26,7 @@ setup(struct gate *g)
 {
 	static const char *const upstream[] = { "upstream", NULL };
 	static const char *const kinds[] = { "upstream", "asked", NULL };
+	static const char *const budget[] = { "budget", NULL };
 	static const double ttft[] = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 		2.5, 5, 10, 30, 60, 0 };
 	static const double added[] = { 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
@@ -48,11 +49,16 @@ setup(struct gate *g)
 	shared.aborted = metrics_register(m, METRICS_COUNTER, "aborts",
 	    "Model calls that the client left before their end.", upstream,
 	    NULL);
+	shared.budget_stops = metrics_register(m, METRICS_COUNTER,
+	    "budget_stops",
+	    "Calls that the gateway answered itself, past a session's budget.",
+	    budget, NULL);
 	streams = metrics_register(m, METRICS_GAUGE, "streams_open",
 	    "Model calls that are being streamed.", NULL, NULL);
 	if (shared.refusals == NULL || shared.ttft == NULL ||
 	    shared.added == NULL || shared.refused == NULL ||
-	    shared.aborted == NULL || streams == NULL)
+	    shared.aborted == NULL || shared.budget_stops == NULL ||
+	    streams == NULL)
 		return SP_E_NOMEM;
 	shared.streams = metrics_cell(streams, NULL);
 	return 0;
@@ -68,11 +74,28 @@ stop(struct gate *g)
 	buf_clear(&shared.text);
 }
 
+/* The session that the path names; p NULL: paths name none here. */
+static struct view
+path_session(const struct gate_request *r)
+{
+	const struct llm_intercept_conf *conf = r->conf;
+	struct view rest = view_from(r->rest, 1);
+
+	if (!conf->session_path)
+		return VIEW_NONE;
+	return r->rest.n > 0 ? view_sub(rest, 0, view_find(rest, '/'))
+			     : VIEW("");
+}
+
 /* The path below "/v1", whatever part of it the location already names. */
 static struct view
 endpoint_of(const struct gate_request *r)
 {
+	struct view id = path_session(r);
 	struct view rest = r->rest.n > 0 ? r->rest : r->path;
+
+	if (id.p != NULL)
+		rest = view_from(r->rest, 1 + id.n);
 
 	if (view_starts(rest, VIEW("/v1/")))
 		rest = view_from(rest, 3);
@@ -156,12 +179,70 @@ affinity_of(const struct gate_request *r)
 }
 
 static enum gate_verdict
+deny_key(struct gate_request *r, int rc)
+{
+	switch (rc) {
+	case SP_E_SYNTAX:
+		return deny(r, 400, "ambiguous_key",
+		    "two credentials in one request that differ: send one");
+	case SP_E_STATE:
+		return deny(r, 503, "recorder_unavailable",
+		    "it is not known yet which keys there are: try again "
+		    "later");
+	case SP_E_CONF:
+		return deny(r, 503, "no_capture",
+		    "the session's capture is no longer configured: end the "
+		    "session and create another");
+	case SP_E_NOMEM:
+		return GATE_FAIL;
+	default:
+		return deny(r, 401, "invalid_api_key",
+		    "unknown session key: use the key that was given when the "
+		    "session was created");
+	}
+}
+
+/* The session was ended under the call: no error that SDKs try again. */
+static void
+on_closed(void *arg)
+{
+	struct llm_call *c = arg;
+
+	if (c->state == LLM_OVER)
+		return;
+	llm_call_break(c, MESSAGE_OUTCOME_SHUTDOWN, 400, "session_closed",
+	    "the session was ended: its key opens nothing any more");
+}
+
+/* Where calls go: the session's own upstream, or the door's. */
+static const struct conf_upstream *
+upstream_of(const struct gate_request *r, const struct roster_session *s)
+{
+	const struct llm_intercept_conf *conf = r->conf;
+
+	if (s == NULL || s->m.upstream.n == 0)
+		return conf->upstream;
+	return session_upstream(r, s->m.upstream);
+}
+
+static void
+take_session(struct llm_call *c, struct roster_session *s)
+{
+	if (s == NULL)
+		return;
+	c->use.closed = on_closed;
+	c->use.arg = c;
+	roster_attach(s, &c->use);
+}
+
+static enum gate_verdict
 on_head(struct gate_request *r)
 {
 	const struct llm_intercept_conf *conf = r->conf;
+	const struct conf_upstream *upstream;
 	struct session_found found;
 	struct llm_call *c;
-	struct view endpoint;
+	struct view endpoint, named;
 	enum llm_kind kind;
 	int rc;
 
@@ -169,21 +250,28 @@ on_head(struct gate_request *r)
 		return GATE_DENY;
 	rc =
 	    session_find(r, conf->capture, conf->keys == LLM_KEYS_OPEN, &found);
-	if (rc == SP_E_SYNTAX)
-		return deny(r, 400, "ambiguous_key",
-		    "two credentials in one request that differ: send one");
 	if (rc != 0)
-		return deny(r, 401, "invalid_api_key",
-		    "unknown session key: use the key that was given when the "
-		    "session was created");
+		return deny_key(r, rc);
+	named = path_session(r);
+	if (named.p != NULL && !view_eq(named, found.id))
+		return deny(r, 400, "session_mismatch",
+		    "the path names another session than the key: use the "
+		    "base URL that belongs to it");
 	r->session = found.id;
 	r->principal = "agent";
+	upstream = upstream_of(r, found.session);
+	if (upstream == NULL)
+		return deny(r, 503, "no_upstream",
+		    "the session's upstream is no longer configured: end the "
+		    "session and create another");
 	c = mem_calloc(1, sizeof(*c));
 	if (c == NULL)
 		return GATE_FAIL;
 	c->r = r;
 	c->shared = &shared;
 	c->conf = conf;
+	c->upstream = upstream;
+	c->capture = found.capture;
 	c->kind = kind;
 	c->endpoint = endpoint;
 	c->affinity = affinity_of(r);
@@ -191,8 +279,9 @@ on_head(struct gate_request *r)
 	c->wall_us = clock_wall_us();
 	buf_init(&c->original, SIZE_MAX / 2);
 	buf_init(&c->body, SIZE_MAX / 2);
-	buf_init(&c->held, conf->upstream->reply_max_bytes);
-	sse_init(&c->sse, conf->upstream->event_max_bytes);
+	buf_init(&c->held, upstream->reply_max_bytes);
+	sse_init(&c->sse, upstream->event_max_bytes);
+	take_session(c, found.session);
 	r->ctx = c;
 	return GATE_PASS;
 }
@@ -213,6 +302,9 @@ on_message(struct gate_request *r)
 		return deny(r, 400, "invalid_json",
 		    c->why != NULL ? c->why
 				   : "the request body cannot be read");
+	case SP_E_DENIED:
+		return deny(r, 400, "budget_exhausted",
+		    "the budget of this session is used up");
 	case SP_E_STATE:
 	case SP_E_LIMIT:
 		return deny(r, 503, "recorder_unavailable",
@@ -251,7 +343,7 @@ on_gone(struct gate_request *r, enum exchange_gone why)
 	c->gone = true;
 	if (c->state == LLM_OVER)
 		return;
-	name = c->conf->upstream->name;
+	name = c->upstream->name;
 	metrics_inc(metrics_cell(shared.aborted, &name));
 	llm_call_break(c,
 	    why == EXCHANGE_GONE_SHUTDOWN ? MESSAGE_OUTCOME_SHUTDOWN

@@ -118,6 +118,14 @@ static const struct conf_directive rows[] = {
 	    .doc = "Who may call: only the key of a session, or anyone.\n"
 		   "Calls without such a key then belong to the session "
 		   "default." },
+	{ .name = "session_path",
+	    .scopes = CONF_LOCATION,
+	    .type = CONF_ONOFF,
+	    .offset = LLM(session_path),
+	    .def = "off",
+	    .doc = "Paths hold a session's id behind the location, as in "
+		   "/ID/v1/chat/completions.\nIt opens nothing: it must be "
+		   "that of the key." },
 	{ .name = "pass",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_CUSTOM,

@@ -10,6 +10,7 @@ struct llm_intercept_conf {
 	const struct conf_upstream *upstream;
 	const struct conf_capture *capture; /* NULL: capture off */
 	unsigned keys; /* enum llm_keys */
+	bool session_path; /* /ID/v1/... beneath the location */
 	struct conf_list pass; /* paths forwarded and not captured */
 	uint64_t keepalive_comment_ms; /* own ": ka" comments; 0 off */
 };

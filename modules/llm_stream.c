@@ -161,7 +161,7 @@ send_held(struct llm_call *c)
 static void
 note_data(struct llm_call *c)
 {
-	struct view name = c->conf->upstream->name;
+	struct view name = c->upstream->name;
 
 	call_progress(c->call);
 	if (c->first_us != 0)
@@ -274,8 +274,8 @@ finish_stream(struct llm_call *c, bool clean)
 		    "upstream_disconnect",
 		    "the upstream closed the connection before the answer "
 		    "was whole");
-	else if (c->conf->capture != NULL &&
-	    c->conf->capture->require_logprobs && !c->logprobs_seen)
+	else if (c->capture != NULL && c->capture->require_logprobs &&
+	    !c->logprobs_seen)
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 502,
 		    "logprobs_missing",
 		    "the upstream returned no log-probabilities and "

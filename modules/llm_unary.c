@@ -88,8 +88,8 @@ llm_unary_end(struct llm_call *c, bool delimited)
 		not_usable(c,
 		    "the upstream answered a stream request with "
 		    "plain JSON");
-	} else if (c->conf->capture != NULL &&
-	    c->conf->capture->require_logprobs && !facts.logprobs) {
+	} else if (c->capture != NULL && c->capture->require_logprobs &&
+	    !facts.logprobs) {
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 502,
 		    "logprobs_missing",
 		    "the upstream returned no log-probabilities and "
@@ -106,7 +106,7 @@ llm_unary_end(struct llm_call *c, bool delimited)
 static void
 redact(struct llm_call *c)
 {
-	const struct conf_secret *key = c->conf->upstream->api_key;
+	const struct conf_secret *key = c->upstream->api_key;
 	struct view text = buf_view(&c->held);
 	size_t at = 0, found;
 
@@ -151,10 +151,10 @@ error_of_body(struct view body, struct buf *out)
 void
 llm_unary_refused(struct llm_call *c)
 {
-	const struct conf_capture *capture = c->conf->capture;
+	const struct conf_capture *capture = c->capture;
 	unsigned next = llm_refusal_next(c->upstream_status, buf_view(&c->held),
 	    &c->wants, c->ask);
-	struct view labels[2] = { c->conf->upstream->name, VIEW_NONE };
+	struct view labels[2] = { c->upstream->name, VIEW_NONE };
 	struct buf error;
 	bool retry = next != c->ask && capture != NULL && c->attempts < 4;
 
@@ -186,21 +186,23 @@ void
 llm_unary_release(struct llm_call *c)
 {
 	struct view body = buf_view(&c->held);
+	unsigned status = c->spent ? 200 : c->upstream_status;
 	int rc = 0;
 
 	c->state = LLM_OVER;
 	if (c->gone)
 		return;
 	if (!c->head_sent) /* a relayed reply has its head */
-		rc =
-		    llm_call_reply_head(c, c->upstream_status, (int64_t)body.n);
+		rc = llm_call_reply_head(c, status,
+		    c->spent && c->wants.stream ? -1 : (int64_t)body.n);
 	if (rc == 0 && body.n > 0)
 		rc = exchange_data(c->r->x, body);
 	if (rc == 0)
 		rc = exchange_end(c->r->x);
 	if (rc == 0)
-		c->r->outcome =
-		    c->upstream_status < 400 ? "ok" : "upstream_status";
+		c->r->outcome = c->spent ? "budget_stop"
+		    : status < 400       ? "ok"
+					 : "upstream_status";
 	if (rc != SP_E_GONE)
 		gate_finish(c->r);
 }

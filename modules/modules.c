@@ -4,10 +4,12 @@
 #include "gate/gate.h"
 #include "health.h"
 #include "llm_intercept.h"
+#include "sessions.h"
 #include "status.h"
 
 const struct gate_module *const gate_modules[] = {
 	&llm_intercept_module,
+	&sessions_module,
 	&status_module,
 	&health_module,
 	NULL,

@@ -1,10 +1,12 @@
 /* All modules, in order. */
 #include "health_conf.h"
 #include "llm_intercept_conf.h"
+#include "sessions_conf.h"
 #include "status_conf.h"
 
 const struct conf_module *const conf_modules[] = {
 	&llm_intercept_conf,
+	&sessions_conf,
 	&status_conf,
 	&health_conf,
 	NULL,

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "gate/metrics.h"
 #include "sessions_call.h"
 
 enum { LIST_DEFAULT = 100, LIST_MAX = 1000 };
@@ -30,6 +31,29 @@ sessions_query(const struct sessions_call *c, struct view name)
 			return eq < pair.n ? view_from(pair, eq + 1) : VIEW("");
 	}
 	return VIEW_NONE;
+}
+
+/* ---- metrics -------------------------------------------------------------- */
+
+static uint64_t *sessions_open;
+
+static void
+collect(void *arg)
+{
+	*sessions_open = roster_count(gate_roster(arg));
+}
+
+static int
+setup(struct gate *g)
+{
+	struct metric *m =
+	    metrics_register(gate_metrics(g), METRICS_GAUGE, "sessions_open",
+		"Sessions with a key that opens the door.", NULL, NULL);
+
+	if (m == NULL)
+		return SP_E_NOMEM;
+	sessions_open = metrics_cell(m, NULL);
+	return metrics_on_collect(gate_metrics(g), collect, g);
 }
 
 /* ---- what is asked -------------------------------------------------------- */
@@ -395,6 +419,7 @@ const struct gate_module sessions_module = {
 	.principals = GATE_ADMIN | GATE_ORCHESTRATOR,
 	.beneath = true,
 	.wants_body = true,
+	.setup = setup,
 	.hook = {
 	    [GATE_HEAD] = on_head,
 	    [GATE_MESSAGE] = on_message,

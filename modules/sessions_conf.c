@@ -26,7 +26,8 @@ static const struct conf_directive rows[] = {
 	    .offset = SESSIONS(door),
 	    .args = "PATH | URL",
 	    .doc = "Where the model door is, for the base_url of an answer: a "
-		   "path on the host\nthat was asked, or a whole URL.",
+		   "path on the host\nthat was asked, or a whole URL; $session "
+		   "stands for the id.",
 	    .def_doc = "the first llm_intercept location of the server" },
 	{ .name = "overrides",
 	    .scopes = CONF_LOCATION,

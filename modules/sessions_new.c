@@ -342,20 +342,40 @@ door_path(const struct sessions_call *c)
 	return VIEW_NONE;
 }
 
+/* The door with $session put in. */
+static int
+put_door(const struct sessions_call *c, struct view door, struct buf *out)
+{
+	const struct view mark = VIEW("$session");
+	size_t at;
+	int rc = 0;
+
+	while (rc == 0 && door.n > 0) {
+		at = view_search(door, mark);
+		rc = buf_add_view(out, view_sub(door, 0, at));
+		if (rc == 0 && at < door.n)
+			rc = buf_add_view(out, c->msg.id);
+		door = view_from(door, at + mark.n);
+	}
+	return rc;
+}
+
 static void
 put_base_url(const struct sessions_call *c, struct jwrite *w)
 {
 	const struct head_request *q = &c->r->x->request;
 	struct view door = door_path(c);
 	struct buf url = BUF_INIT(4096);
-	int rc = SP_E_NOTFOUND;
+	int rc = door.n > 0 ? 0 : SP_E_NOTFOUND;
 
-	if (door.n > 0 && door.p[0] == '/' && q->authority.n > 0)
-		rc =
-		    buf_printf(&url, "%s://%.*s%.*s", q->tls ? "https" : "http",
-			VIEW_ARG(q->authority), VIEW_ARG(door));
-	else if (door.n > 0 && door.p[0] != '/')
-		rc = buf_add_view(&url, door);
+	/* a path is on the host that was asked */
+	if (rc == 0 && door.p[0] == '/')
+		rc = q->authority.n == 0
+		    ? SP_E_NOTFOUND
+		    : buf_printf(&url, "%s://%.*s", q->tls ? "https" : "http",
+			  VIEW_ARG(q->authority));
+	if (rc == 0)
+		rc = put_door(c, door, &url);
 	jwrite_key(w, "base_url");
 	if (rc == 0)
 		jwrite_string(w, buf_view(&url));

@@ -334,8 +334,26 @@ def test_life():
            "a second one on the state_dir is refused", r.stderr)
     tap.eq(d.tell("record 5"), "ok", "the roles reach each other")
     d.p.send_signal(signal.SIGHUP)
-    tap.ok(d.until("SIGHUP"), "SIGHUP changes nothing")
+    tap.ok(d.until(r"is reloaded \(generation 2\)"), "SIGHUP reloads")
     tap.eq(d.info()["pid"], i["pid"], "and it serves on")
+    with open(path, encoding="utf-8") as f:
+        good = f.read()
+    for bad, why in (("nonsense;", r"sallyport\.conf:\d+: .*nonsense"),
+                     ("user nobody;", "change of user needs a restart"),
+                     ("# fake_refuse", "refuses the configuration: told to"),
+                     ("# fake_crash", "died over the new configuration")):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(good + bad + "\n")
+        d.p.send_signal(signal.SIGHUP)
+        tap.ok(d.until(why), f"{bad} is refused")
+        tap.ok(d.until("nothing has changed"), "and nothing changes")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(good)
+    tap.ok(d.until("serves again") and d.until("serves again"),
+           "the roles that died are started again")
+    d.p.send_signal(signal.SIGHUP)
+    tap.ok(d.until(r"is reloaded"), "a good one is taken again")
+    tap.eq(d.tell("record 5"), "ok", "the roles reach each other again")
     r = run("-c", path, "-s", "drain")
     tap.eq(r.returncode, 0, "-s drain")
     tap.eq(d.wait(), 0, "ends with status 0")

@@ -31,6 +31,8 @@ STOP = 11
 READY, FAILED_START = 32, 33
 TURN_OPEN, TURN_DATA, TURN_END, TURN_DELIVERED = range(64, 68)
 REC_STATE, TURN_CREDIT, TURN_DONE = range(96, 99)
+SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE = range(99, 103)
+CREATE, FINISH, GET, LIST = range(68, 72)
 REQUEST, EVENT, ERROR, BODY = 1, 2, 3, 4
 END, STATUS, UPSTREAM, CLIENT_GONE, SHUTDOWN, LOST = range(1, 7)
 OK, FULL = 1, 2
@@ -105,10 +107,10 @@ def pair():
 class Recorder:
     """One run of the program; `home` outlives it."""
 
-    def __init__(self, home, capture="", fsize=None):
+    def __init__(self, home, capture="", fsize=None, keys="keys"):
         self.home = home
         self.traces = os.path.join(home, "traces")
-        keys = os.path.join(home, "keys")
+        keys = os.path.join(home, keys)
         for d in (home, self.traces, keys):
             os.makedirs(d, mode=0o700, exist_ok=True)
         mine, theirs = pair()
@@ -135,7 +137,7 @@ class Recorder:
         self.attach()
         self.helper.send(START, struct.pack("<III", 0, 0, 0))
         self.first = self.helper.recv()
-        self.state = self.reactor.recv()
+        self.state = self.until_state()
         self.credit = {}
         self.done = []
 
@@ -164,9 +166,9 @@ class Recorder:
         self.reactor = Channel(mine)
 
     def open(self, handle, session="default", meta=b"", flags=STREAM,
-             capture=0):
-        self.reactor.send(TURN_OPEN, struct.pack("<II", handle, capture) +
-                          put_bytes(session.encode()) +
+             capture=b"c", generation=1):
+        self.reactor.send(TURN_OPEN, struct.pack("<II", handle, generation) +
+                          put_bytes(capture) + put_bytes(session.encode()) +
                           struct.pack("<QI", 1764000000123456, flags) +
                           put_bytes(meta))
 
@@ -209,6 +211,15 @@ class Recorder:
             self.done.append((h, result, turn, tokens,
                               body[i:i + n].decode()))
             i += n
+
+    def until_state(self):
+        """The first REC_STATE; what sessions there are comes before it."""
+        self.sessions = []
+        while True:
+            got = self.reactor.recv()
+            if got is None or got[0] == REC_STATE:
+                return got
+            self.sessions.append(got)
 
     def wait_state(self):
         while True:
@@ -422,7 +433,7 @@ def test_hostile():
         "unknown handle": lambda: r.data(99, EVENT, b"{}"),
         "end of an unknown turn": lambda: r.end(99),
         "a handle that is open": lambda: (r.open(1), r.open(1)),
-        "no such capture": lambda: r.open(1, capture=5),
+        "no such capture": lambda: r.open(1, capture=b"nope"),
         "a session with a slash": lambda: r.open(1, session="a/b"),
         "a session with a leading dot": lambda: r.open(1, session=".a"),
         "an empty session": lambda: r.open(1, session=""),
@@ -587,10 +598,88 @@ def test_locked():
     r = Recorder(home("locked"))
     r.turn(1)
     s = Recorder(home("locked"))
+    eq(s.first[0], FAILED_START, "one recorder has a registry at a time")
+    s = Recorder(home("locked"), keys="keys2")
     eq(s.turn(1)[1], 3, "a file that another process has is not touched")
     s.stop()
     eq(r.turn(2)[:3], (2, OK, 2), "and the owner goes on")
     r.stop()
+
+
+def session(sid, key=b"k", calls=0, metadata=b"", capture=b"c"):
+    texts = [sid, capture, b"", b"", b"", b"", metadata]
+    return (put_bytes(hashlib.sha256(key).digest()) +
+            b"".join(put_bytes(t) for t in texts) +
+            struct.pack("<QQQQQQ", calls, 0, 0, 0, 0, 0))
+
+
+def ask(r, kind, rest, seq=1):
+    """(result, JSON) of a question about sessions; turns may end meanwhile."""
+    r.reactor.send(kind, struct.pack("<I", seq) + rest)
+    while True:
+        kind, body = r.reactor.recv()
+        if kind == TURN_DONE:
+            r.take_done(body)
+        if kind == SESSION_REPLY:
+            n, result, _ = struct.unpack_from("<IBI", body)
+            ok(n == seq, "the answer to that question")
+            return result, json.loads(body[9:]) if body[9:] else None
+
+
+def test_sessions():
+    r = Recorder(home("sessions"))
+    eq([k for k, _ in r.sessions], [REPLAY_DONE], "no session at first")
+    got = ask(r, CREATE, session(b"a", calls=2, metadata=b'{"x": [1]}'))
+    eq((got[0], got[1]["metadata"], got[1]["max_model_calls"]),
+       (OK, {"x": [1]}, 2), "a session is made")
+    eq(ask(r, CREATE, session(b"a"))[0], 2, "once")
+    eq(ask(r, CREATE, session(b"default"))[0], 4, "default is none")
+    ask(r, CREATE, session(b"b", b"l"))
+    eq(r.turn(1, session="a")[1], OK, "a turn of it")
+    r.proc.send_signal(signal.SIGKILL)
+    r.proc.wait()
+    r = Recorder(home("sessions"))
+    eq([k for k, _ in r.sessions], [SESSION, SESSION, REPLAY_DONE],
+       "sessions outlive a kill")
+    calls, tokens = struct.unpack("<QQ", r.sessions[0][1][-16:])
+    eq((calls, tokens > 0), (1, True), "with what they used")
+    r.open(5, "a")
+    r.data(5, REQUEST, REQ)
+    r.end(5, outcome=LOST)
+    r.wait_done()
+    eq(ask(r, GET, put_bytes(b"a"))[1]["model_calls"], 1,
+       "a turn that was lost is not counted twice")
+    r.delivered(5, 0)
+    got = ask(r, FINISH, put_bytes(b"a") + put_bytes(b""))
+    eq((got[0], got[1]["state"]), (OK, "ended"), "an end")
+    with open(r.file("a.seal")) as f:
+        seal = json.load(f)
+    eq((seal["reason"], seal["undelivered"]), ("end", [2]),
+       "is in the seal, with what was not delivered")
+    eq(ask(r, GET, put_bytes(b"nobody"))[0], 3, "nobody")
+    page = ask(r, LIST, put_bytes(b"") + struct.pack("<I", 1))[1]
+    eq((page["sessions"][0]["session_id"], page["next"], page["total"]),
+       ("a", "a", 2), "a page")
+    bad = {
+        "a session with a slash": (CREATE, session(b"a/b")),
+        "a session cut short": (CREATE, session(b"c")[:-1]),
+        "metadata that is no object": (CREATE, session(b"c", metadata=b"1")),
+        "a limit of nothing": (LIST, put_bytes(b"") + b"\0" * 4),
+        "a body with more": (GET, put_bytes(b"a") + b"x"),
+    }
+    for name, (kind, rest) in bad.items():
+        r.attach()
+        r.wait_state()
+        r.reactor.send(kind, b"\1\0\0\0" + rest)
+        end = r.reactor.recv()
+        while end is not None:
+            end = r.reactor.recv()
+        ok(True, f"hostile: {name}: the channel is closed")
+    r.attach()
+    r.until_state()
+    eq([k for k, _ in r.sessions], [SESSION, REPLAY_DONE],
+       "another reactor is told of those that are open")
+    eq(r.stop(), 0, "sessions: stop")
 
 
 def test_not_a_file():
@@ -653,6 +742,7 @@ test_keep(rolled)
 test_full()
 test_pass()
 test_locked()
+test_sessions()
 test_not_a_file()
 print(f"1..{COUNT}")
 sys.exit(FAILED != 0)

@@ -31,9 +31,14 @@ def conf(url, sessions=""):
             "location /v1 { llm_intercept; upstream m; capture c; }\n"
             "location /open/v1 { llm_intercept; upstream m; capture c;"
             " keys open; }\n"
+            "location /rollout { llm_intercept; upstream m; capture c;"
+            " session_path on; }\n"
+            "location /admin/sessions { sessions; token env:ADMIN;"
+            " door /rollout/$session/v1; }\n"
             "location /sessions { sessions; token env:ADMIN;"
             f" overrides sampling upstream model; {sessions} }}\n"
-            "location /health { health; } }")
+            "location /health { health; }\n"
+            "location /status { status; } }")
 
 
 class Door(gate.Gate):
@@ -180,6 +185,27 @@ def test_keys(d, s, t):
        g["created_at"], "so are tokens", g)
 
 
+def test_paths(d, t):
+    sid, key = t["session_id"], t["key"]
+    n = len(d.records(sid))
+    eq(d.call(key, where=f"/rollout/{sid}/v1")[0], 200,
+       "a path that names the key's session")
+    eq(d.call(key, where=f"/rollout/{sid}")[0], 200, "also without /v1")
+    eq(len(d.records(sid)), n + 2, "goes to its trace")
+    for name, path in (("another's id", "a.b-C_1/v1"), ("no id", "v1"),
+                       ("a path", "..%2F..%2Fetc/v1"),
+                       ("the session default", "default/v1")):
+        got = d.call(key, where=f"/rollout/{path}")
+        ok(got[0] in (400, 404), f"{name} is refused", got)
+    eq(code(d.call(None, where=f"/rollout/{sid}/v1")),
+       (401, "invalid_api_key"), "an id without a key opens nothing")
+    s = d.ask("POST", "/admin/sessions", {"id": "of-path"})[1]
+    eq(s["base_url"], f"http://127.0.0.1:{d.port}/rollout/of-path/v1",
+       "a base URL with the id")
+    path = s["base_url"].split(str(d.port))[1]
+    eq(d.call(s["key"], where=path)[0], 200, "works")
+
+
 def test_overrides(d, up):
     a = d.create(sampling={"temperature": 0.25}, model="mine", purpose="eval")
     eq(d.call(a["key"])[0], 200, "a session with sampling and model")
@@ -244,6 +270,16 @@ def test_budget(d):
        "time: named in the trace")
 
 
+def test_metrics(d):
+    text = d.ask("GET", "/status", key=None)[1].decode()
+    want = {"model_calls": 3, "completion_tokens": 1}
+    got = {k: v for k, v in want.items() if
+           f'budget_stops_total{{budget="{k}"}} {v}\n' in text}
+    eq(got, want, "budget stops are counted")
+    n = d.ask("GET", "/sessions?limit=1")[1]["open"]
+    ok(f"sessions_open {n}\n" in text, "so are open sessions", text[-900:])
+
+
 def test_list(d):
     known = []
     after = ""
@@ -278,12 +314,12 @@ def test_trace(d, t):
     status, data = d.ask("GET", f"/sessions/{sid}/trace?view=train")
     lines = [json.loads(x) for x in data.splitlines()] \
         if isinstance(data, bytes) else [data]
-    eq((status, len(lines)), (200, 6), "turns to train on")
+    eq((status, len(lines)), (200, 8), "turns to train on")
     one = lines[0]
     eq(one["loss_mask"], [0] * len(one["prompt_token_ids"]) +
        [1] * len(one["completion_token_ids"]), "with their mask")
     status, doc = d.ask("GET", f"/sessions/{sid}/trace_entries")
-    eq((status, doc["session_id"], len(doc["entries"])), (200, sid, 6),
+    eq((status, doc["session_id"], len(doc["entries"])), (200, sid, 8),
        "the same as one document")
     eq(doc["entries"][0], one, "of the same entries")
     eq(code(d.ask("GET", f"/sessions/{sid}/trace?view=x")),
@@ -521,8 +557,10 @@ with Scripted(script=SCRIPT) as model:
         first, second = test_create(door)
         test_bad(door)
         test_keys(door, first, second)
+        test_paths(door, second)
         test_overrides(door, model)
         test_budget(door)
+        test_metrics(door)
         test_list(door)
         test_trace(door, second)
         test_delete(door)

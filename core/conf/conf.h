@@ -236,6 +236,12 @@ int conf_secret_set(struct conf *c, unsigned id, struct view value) must_check;
 
 /* -T: the whole configuration with its defaults, as configuration text. */
 int conf_dump(const struct conf *c, struct buf *out) must_check;
+/*
+ * Names of the main block's directives that differ and whose change needs a
+ * restart, appended as "user, control"; nothing when a reload may do.
+ */
+int conf_restart_changes(const struct conf *was, const struct conf *is,
+    struct buf *out) must_check;
 /* The reference of all directives, as mdoc(7), made from the rows. */
 int conf_manual(struct buf *out) must_check;
 

@@ -248,3 +248,28 @@ conf_dump(const struct conf *c, struct buf *out)
 		rc = dump_server(c->servers[i], out);
 	return rc;
 }
+
+int
+conf_restart_changes(const struct conf *was, const struct conf *is,
+    struct buf *out)
+{
+	const struct conf_directive *row;
+	struct buf a = BUF_INIT(65536), b = BUF_INIT(65536);
+	int rc = 0;
+
+	for (row = core_conf_main; row->name != NULL && rc == 0; row++) {
+		if ((row->flags & CONF_RESTART) == 0)
+			continue;
+		buf_reset(&a, SIZE_MAX);
+		buf_reset(&b, SIZE_MAX);
+		rc = dump_row(row, &was->main, "", &a);
+		if (rc == 0)
+			rc = dump_row(row, &is->main, "", &b);
+		if (rc == 0 && !view_eq(buf_view(&a), buf_view(&b)))
+			rc = buf_printf(out, "%s%s",
+			    buf_len(out) > 0 ? ", " : "", row->name);
+	}
+	buf_clear(&a);
+	buf_clear(&b);
+	return rc;
+}

@@ -110,7 +110,7 @@ static int
 send_request(int fd, const struct ctl_http_params *p, const struct place *at)
 {
 	struct view path = at->path.n > 0 ? at->path : view_str(p->location);
-	struct buf b = BUF_INIT(1024 * 1024);
+	struct buf b = BUF_INIT((size_t)1024 * 1024);
 	int rc;
 
 	rc = buf_printf(&b,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/ctl_sessions.h"
 #include "ctl/ctl_trace.h"
 
 static const struct {
@@ -12,6 +13,7 @@ static const struct {
 	const char *usage;
 } commands[] = {
 	{ "trace", ctl_trace, ctl_trace_usage },
+	{ "sessions", ctl_sessions, ctl_sessions_usage },
 };
 
 enum { EXIT_USAGE = 2 };

@@ -30,6 +30,7 @@ const char ctl_sessions_usage[] =
 
 struct sessions {
 	struct ctl_http_params http;
+	char rest[REST_MAX]; /* what http.rest points to */
 	bool json;
 };
 
@@ -138,7 +139,6 @@ static int
 list(struct sessions *s)
 {
 	struct buf page = BUF_INIT(BODY_MAX);
-	char rest[REST_MAX] = "?limit=1000";
 	struct view next;
 	int rc = 0, i;
 
@@ -146,8 +146,9 @@ list(struct sessions *s)
 		(void)printf("%-32s %-6s %-13s %7s %7s %10s %10s\n", "SESSION",
 		    "STATE", "OUTCOME", "CALLS", "TURNS", "TOKENS",
 		    "TRAINABLE");
+	(void)snprintf(s->rest, sizeof(s->rest), "?limit=1000");
+	s->http.rest = s->rest;
 	for (i = 0; i < PAGES_MAX && rc == 0; i++) {
-		s->http.rest = rest;
 		buf_reset(&page, 0);
 		rc = ask(s, &page);
 		if (rc != 0)
@@ -160,8 +161,8 @@ list(struct sessions *s)
 		next = plain(ctl_record_get(buf_view(&page), VIEW("next")));
 		if (!store_session_valid(next) || view_eq(next, VIEW("-")))
 			break;
-		(void)snprintf(rest, sizeof(rest), "?limit=1000&after=%.*s",
-		    VIEW_ARG(next));
+		(void)snprintf(s->rest, sizeof(s->rest),
+		    "?limit=1000&after=%.*s", VIEW_ARG(next));
 	}
 	buf_clear(&page);
 	return rc;
@@ -173,8 +174,6 @@ static int
 with_id(struct sessions *s, const char *method, const char *id,
     const char *tail)
 {
-	char rest[REST_MAX];
-
 	if (!store_session_valid(view_str(id))) {
 		(void)fprintf(stderr,
 		    "sallyportctl: no session can be \"%.140s\": expected 1 to "
@@ -182,9 +181,9 @@ with_id(struct sessions *s, const char *method, const char *id,
 		    id);
 		return EXIT_USAGE;
 	}
-	(void)snprintf(rest, sizeof(rest), "/%s%s", id, tail);
+	(void)snprintf(s->rest, sizeof(s->rest), "/%s%s", id, tail);
 	s->http.method = method;
-	s->http.rest = rest;
+	s->http.rest = s->rest;
 	return ask_and_print(s);
 }
 

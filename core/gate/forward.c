@@ -4,10 +4,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "event/resolver.h"
 #include "gate/forward.h"
-#include "gate/metrics.h"
-#include "net/tls.h"
+#include "gate/hub.h"
 
 enum {
 	FORWARD_HEADER_MAX = 256 * 1024, /* head of an upstream's reply */
@@ -17,17 +15,14 @@ enum {
 /* One upstream. */
 struct forward_site {
 	const struct conf_upstream *conf;
-	struct pool *pool;
-	struct tls_ctx *tls;
+	struct hub_link *link; /* its connections */
 	char *authorization; /* "Bearer KEY", or NULL */
 	size_t authorization_n;
 	struct call_server *servers; /* how each is addressed; host is ours */
-	uint64_t *connects, *reuses, *errors, *idle, *busy; /* metrics */
 };
 
 struct forward {
-	struct loop *loop;
-	struct resolver *resolver;
+	struct hub *hub; /* shared with other generations */
 	struct forward_site *sites; /* by conf_upstream.index */
 	size_t n;
 };
@@ -35,9 +30,7 @@ struct forward {
 static void
 forward_site_clear(struct forward_site *s)
 {
-	if (s->pool != NULL)
-		pool_free(s->pool);
-	tls_unref(s->tls);
+	hub_unlink(s->link);
 	if (s->authorization != NULL)
 		mem_free_zero(s->authorization, s->authorization_n);
 	for (size_t i = 0; s->servers != NULL && i < s->conf->servers_n; i++)
@@ -55,8 +48,7 @@ forward_free(struct forward *f)
 	for (i = 0; f->sites != NULL && i < f->n; i++)
 		forward_site_clear(&f->sites[i]);
 	mem_free(f->sites);
-	if (f->resolver != NULL)
-		resolver_free(f->resolver);
+	hub_unref(f->hub);
 	mem_free(f);
 }
 
@@ -119,189 +111,85 @@ forward_authorization(struct forward_site *s)
 	return SP_OK;
 }
 
+/* On an error forward_free() clears what there is of it. */
 static int
-forward_tls(struct forward_site *s, struct buf *err)
+forward_sites(struct forward *f, const struct gate_source *src, bool files,
+    struct buf *err)
 {
-	static const struct view alpn[] = { { "http/1.1", 8 } };
-	bool wanted = false;
-	size_t i;
+	const struct conf *conf = src->conf != NULL ? src->conf : src->owned;
+	struct forward_site *s;
+	int rc = SP_OK;
 
-	for (i = 0; i < s->conf->servers_n; i++)
-		wanted = wanted || s->conf->servers[i].tls;
-	if (!wanted)
-		return SP_OK;
-	return tls_client_new(s->conf->ca, s->conf->tls_verify, alpn, 1,
-	    &s->tls, err);
-}
-
-static int
-forward_pool(struct forward *f, struct forward_site *s)
-{
-	const struct conf_upstream *u = s->conf;
-	struct pool_server *servers;
-	struct pool_params p = {
-		.name = u->name,
-		.servers_n = u->servers_n,
-		.least_conn = u->balance == CONF_BALANCE_LEAST_CONN,
-		.connect_timeout_ms = u->connect_timeout_ms,
-		.keepalive = u->keepalive,
-		.keepalive_timeout_ms = u->keepalive_timeout_ms,
-		.tls = s->tls,
-	};
-	size_t i;
-	int rc;
-
-	servers = mem_calloc(u->servers_n, sizeof(*servers));
-	if (servers == NULL)
+	/* an element more: no upstream is no error of memory */
+	f->sites = mem_calloc(conf->upstreams_n + 1, sizeof(*f->sites));
+	if (f->sites == NULL)
 		return SP_E_NOMEM;
-	for (i = 0; i < u->servers_n; i++) {
-		servers[i].host = u->servers[i].host;
-		servers[i].port = u->servers[i].port;
-		servers[i].is_unix = u->servers[i].is_unix;
-		servers[i].tls = u->servers[i].tls;
+	while (f->n < conf->upstreams_n && rc == SP_OK) {
+		s = &f->sites[f->n];
+		s->conf = conf->upstreams[f->n++];
+		rc = forward_servers(s);
+		if (rc == SP_OK)
+			rc = forward_authorization(s);
+		if (rc == SP_OK)
+			rc = hub_link(f->hub, s->conf, src, files, &s->link,
+			    err);
 	}
-	p.servers = servers;
-	rc = pool_new(f->loop, f->resolver, &p, &s->pool);
-	mem_free(servers);
 	return rc;
 }
 
-/* A wrong base is the commonest mistake: say what calls will go to. */
-static void
-forward_tell(const struct conf_upstream *u)
-{
-	size_t i;
-
-	for (i = 0; i < u->servers_n; i++)
-		log_notice("upstream \"%.*s\": calls go to %s://%.*s:%u%.*s"
-			   "/chat/completions",
-		    VIEW_ARG(u->name), u->servers[i].tls ? "https" : "http",
-		    VIEW_ARG(u->servers[i].host), u->servers[i].port,
-		    VIEW_ARG(u->servers[i].base));
-}
-
-static uint64_t *
-forward_cell(struct metrics *m, enum metrics_kind kind, const char *name,
-    const char *help, struct view upstream)
-{
-	static const char *const labels[] = { "upstream", NULL };
-	struct metric *x;
-
-	x = metrics_register(m, kind, name, help, labels, NULL);
-	return x == NULL ? NULL : metrics_cell(x, &upstream);
-}
-
+/* hub: a reference is taken over. */
 static int
-forward_metrics(struct forward_site *s, struct metrics *m)
+forward_make(struct hub *hub, const struct gate_source *src, bool files,
+    struct forward **out, struct buf *err)
 {
-	struct view name = s->conf->name;
-
-	s->connects = forward_cell(m, METRICS_COUNTER, "upstream_connects",
-	    "Connections opened to an upstream", name);
-	s->reuses = forward_cell(m, METRICS_COUNTER, "upstream_reuses",
-	    "Requests sent on an idle connection", name);
-	s->errors = forward_cell(m, METRICS_COUNTER, "upstream_errors",
-	    "Connections to an upstream that failed", name);
-	s->idle = forward_cell(m, METRICS_GAUGE, "upstream_connections_idle",
-	    "Idle connections kept", name);
-	s->busy = forward_cell(m, METRICS_GAUGE, "upstream_connections_busy",
-	    "Connections with a call", name);
-	if (s->connects == NULL || s->reuses == NULL || s->errors == NULL ||
-	    s->idle == NULL || s->busy == NULL)
-		return SP_E_NOMEM;
-	return SP_OK;
-}
-
-static void
-forward_collect(void *arg)
-{
-	struct forward *f = arg;
-	struct pool_stats st;
-	size_t i;
-
-	for (i = 0; i < f->n; i++) {
-		pool_stats(f->sites[i].pool, &st);
-		*f->sites[i].connects = st.connects;
-		*f->sites[i].reuses = st.reuses;
-		*f->sites[i].errors = st.connect_errors;
-		*f->sites[i].idle = st.idle;
-		*f->sites[i].busy = st.busy;
-	}
-}
-
-static int
-forward_site_init(struct forward *f, struct forward_site *s,
-    const struct conf_upstream *u, struct metrics *m, struct buf *err)
-{
+	struct forward *f = mem_calloc(1, sizeof(*f));
 	int rc;
 
-	s->conf = u;
-	rc = forward_servers(s);
+	if (f == NULL) {
+		hub_unref(hub);
+		return SP_E_NOMEM;
+	}
+	f->hub = hub;
+	rc = forward_sites(f, src, files, err);
 	if (rc == SP_OK)
-		rc = forward_authorization(s);
-	if (rc == SP_OK)
-		rc = forward_tls(s, err);
-	if (rc == SP_OK)
-		rc = forward_pool(f, s);
-	if (rc == SP_OK)
-		rc = forward_metrics(s, m);
-	if (rc == SP_OK)
-		forward_tell(u);
+		*out = f;
+	else
+		forward_free(f);
 	return rc;
 }
 
-/* The resolver's addresses; none for the system's. */
-static int
-forward_resolver(struct forward *f, const struct conf *conf, struct buf *err)
+int
+forward_new_from(struct loop *l, const struct gate_source *src,
+    struct metrics *m, struct forward **out, struct buf *err)
 {
-	const struct conf_list *l = &conf->main.resolver;
-	bool system = l->n == 0 || view_eq(l->v[0], VIEW("system"));
+	struct hub *hub;
+	int rc;
 
-	f->resolver =
-	    resolver_new(f->loop, system ? NULL : l->v, system ? 0 : l->n);
-	if (f->resolver != NULL)
-		return SP_OK;
-	return buf_printf(err,
-		   "resolver: cannot be set up; expected \"system\" or "
-		   "addresses of name servers") != SP_OK
-	    ? SP_E_NOMEM
-	    : SP_E_CONF;
+	rc = hub_new(l, src->conf != NULL ? src->conf : src->owned, m, &hub,
+	    err);
+	return rc == SP_OK ? forward_make(hub, src, true, out, err) : rc;
 }
 
 int
 forward_new(struct loop *l, const struct conf *conf, struct metrics *m,
     struct forward **out, struct buf *err)
 {
-	struct forward *f = mem_calloc(1, sizeof(*f));
-	size_t i;
-	int rc;
+	const struct gate_source src = { .conf = conf };
 
-	if (f == NULL)
-		return SP_E_NOMEM;
-	f->loop = l;
-	rc = forward_resolver(f, conf, err);
-	if (rc != SP_OK)
-		goto fail;
-	/* an element more: no upstream is no error of memory */
-	f->sites = mem_calloc(conf->upstreams_n + 1, sizeof(*f->sites));
-	rc = SP_E_NOMEM;
-	if (f->sites == NULL)
-		goto fail;
-	f->n = conf->upstreams_n;
-	for (i = 0; i < f->n; i++) {
-		rc = forward_site_init(f, &f->sites[i], conf->upstreams[i], m,
-		    err);
-		if (rc != SP_OK)
-			goto fail;
-	}
-	rc = metrics_on_collect(m, forward_collect, f);
-	if (rc != SP_OK)
-		goto fail;
-	*out = f;
-	return SP_OK;
-fail:
-	forward_free(f);
-	return rc;
+	return forward_new_from(l, &src, m, out, err);
+}
+
+int
+forward_next(const struct forward *before, const struct gate_source *src,
+    struct forward **out, struct buf *err)
+{
+	return forward_make(hub_ref(before->hub), src, false, out, err);
+}
+
+const struct hub_link *
+forward_link(const struct forward *f, unsigned index)
+{
+	return index < f->n ? f->sites[index].link : NULL;
 }
 
 /* Fields that end here, whatever the client meant by them. */
@@ -397,7 +285,7 @@ forward_start(struct forward *f, const struct forward_params *p,
 	const struct forward_site *s = &f->sites[u->index];
 	struct head_fields *fields;
 	struct call_params c = {
-		.pool = s->pool,
+		.pool = s->link->pool,
 		.servers = s->servers,
 		.servers_n = u->servers_n,
 		.affinity = p->affinity,
@@ -420,5 +308,5 @@ forward_start(struct forward *f, const struct forward_params *p,
 	if (rc == SP_OK)
 		rc = forward_target(p, &c.target);
 	c.fields = fields;
-	return rc == SP_OK ? call_start(f->loop, &c, owner, out) : rc;
+	return rc == SP_OK ? call_start(hub_loop(f->hub), &c, owner, out) : rc;
 }

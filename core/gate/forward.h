@@ -5,7 +5,7 @@
 #include "gate/gate.h"
 #include "http/call.h"
 
-struct forward; /* pools of all upstreams: one in the gate */
+struct forward; /* the upstreams of one generation */
 
 struct forward_params {
 	const struct conf_upstream *upstream;
@@ -28,6 +28,19 @@ struct forward_params {
  */
 int forward_new(struct loop *l, const struct conf *conf, struct metrics *m,
     struct forward **out, struct buf *err) must_check;
+/* The same; certificates of src->cas come before files that conf names. */
+int forward_new_from(struct loop *l, const struct gate_source *src,
+    struct metrics *m, struct forward **out, struct buf *err) must_check;
+/*
+ * Of a later generation: resolver, metrics and, where an upstream is the same,
+ * its connections are shared with those before.  No file is read.
+ */
+int forward_next(const struct forward *before, const struct gate_source *src,
+    struct forward **out, struct buf *err) must_check;
+struct hub_link;
+/* The connections of the upstream with that index; for tests. */
+const struct hub_link *forward_link(const struct forward *f, unsigned index);
+/* No call may be open. */
 void forward_free(struct forward *f);
 /*
  * Starts a call.  Dropped on the way up: Authorization, x-api-key, api-key,
@@ -37,6 +50,7 @@ void forward_free(struct forward *f);
  */
 int forward_start(struct forward *f, const struct forward_params *p,
     const struct call_owner *owner, struct call **out) must_check;
-struct forward *gate_forward(const struct gate *g);
+/* Of the request's generation. */
+struct forward *gate_forward(const struct gate_request *r);
 
 #endif

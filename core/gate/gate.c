@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "gate/gate_priv.h"
 #include "json/jwrite.h"
-#include "net/tls.h"
 #include "os/confine.h"
 #include "os/fd.h"
 #include "os/sock.h"
@@ -18,7 +17,6 @@ enum {
 	GATE_LAST_MS = 500, /* what the deadline leaves for goodbyes */
 	GATE_ERROR_MAX = 64 * 1024,
 	GATE_SCRATCH_MAX = 1024 * 1024,
-	GATE_BODY_WINDOW = 256 * 1024,
 };
 
 /* ---- errors --------------------------------------------------------------- */
@@ -173,10 +171,11 @@ gate_observe(void *arg, const struct turn_facts *facts)
 	const struct view labels[] = {
 		facts->finish_reason.n > 0 ? facts->finish_reason
 					   : VIEW("none"),
-		facts->capture != NULL ? view_str(levels[facts->capture->level])
-				       : VIEW("lost"),
+		facts->level >= 0 ? view_str(levels[facts->level])
+				  : VIEW("lost"),
 	};
 
+	roster_used(g->roster, facts->session, facts->tokens);
 	metrics_observe_us(g->ack, NULL, facts->ack_us);
 	if (!facts->ok) {
 		++*g->turns_failed;
@@ -281,155 +280,16 @@ gate_metrics_init(struct gate *g)
 
 /* ---- listeners ------------------------------------------------------------ */
 
-static int
-gate_tls_server(const struct conf_server *s, struct tls_ctx **out,
-    struct buf *err)
-{
-	static const struct view alpn[] = { { "http/1.1", 8 } };
-	int rc;
-
-	if (s->certificate == NULL || s->certificate->value.p == NULL ||
-	    s->certificate_key == NULL || s->certificate_key->value.p == NULL) {
-		rc = buf_printf(err,
-		    "%s:%u: server listens with ssl and has no certificate; "
-		    "expected certificate and certificate_key",
-		    s->pos.file, s->pos.line);
-		return rc == SP_OK ? SP_E_CONF : rc;
-	}
-	rc = buf_printf(err, "%s:%u: ", s->pos.file, s->pos.line);
-	if (rc == SP_OK)
-		rc = tls_server_new(s->certificate->value,
-		    s->certificate_key->value, alpn, 1, out, err);
-	if (rc == SP_OK)
-		buf_reset(err, SIZE_MAX);
-	return rc;
-}
-
-/* The first server's certificate, the others' by SNI. */
-static int
-gate_listener_tls(struct gate_listener *l, struct buf *err)
-{
-	struct tls_ctx *other;
-	size_t i, j;
-	int rc;
-
-	if (!l->conf->ssl)
-		return SP_OK;
-	rc = gate_tls_server(l->servers[0], &l->tls, err);
-	for (i = 1; i < l->servers_n && rc == SP_OK; i++) {
-		const struct conf_list *names = &l->servers[i]->server_names;
-
-		rc = gate_tls_server(l->servers[i], &other, err);
-		if (rc != SP_OK)
-			break;
-		for (j = 0; j < names->n && rc == SP_OK; j++) {
-			rc = tls_server_add_name(l->tls, names->v[j], other);
-			/* no name of a certificate: it is never chosen by it */
-			if (rc == SP_E_ARG || rc == SP_E_EXISTS)
-				rc = SP_OK;
-		}
-		tls_unref(other);
-	}
-	return rc;
-}
-
-static void
-gate_listener_limits(struct gate_listener *l)
-{
-	const struct conf_limits *c = &l->servers[0]->limits;
-
-	l->limits = (struct h1_limits){
-		.header_timeout_ms = c->client_header_timeout_ms,
-		.body_timeout_ms = c->client_body_timeout_ms,
-		.send_timeout_ms = c->send_timeout_ms,
-		.keepalive_timeout_ms = c->keepalive_timeout_ms,
-		.keepalive_requests = c->keepalive_requests,
-		.header_line_max = c->header_line_max_bytes,
-		.header_max = c->header_max_bytes,
-		.header_max_n = c->header_max_n,
-		.output_buffer = c->output_buffer_bytes,
-		.body_window = GATE_BODY_WINDOW,
-	};
-}
-
-static int
-gate_listener_name(struct gate_listener *l)
-{
-	const struct conf_listen *c = l->conf;
-	bool v6 = !c->is_unix && view_find(c->address, ':') < c->address.n;
-	struct buf b = BUF_INIT(1024);
-	int rc;
-
-	if (c->is_unix)
-		rc = buf_printf(&b, "unix:%.*s", VIEW_ARG(c->address));
-	else
-		rc = buf_printf(&b, "%s%.*s%s:%u", v6 ? "[" : "",
-		    VIEW_ARG(c->address), v6 ? "]" : "", c->port);
-	if (rc == SP_OK) {
-		l->name = mem_strndup(buf_view(&b).p, buf_len(&b));
-		rc = l->name == NULL ? SP_E_NOMEM : SP_OK;
-	}
-	buf_clear(&b);
-	return rc;
-}
-
-/* Each server stands at each of its addresses. */
-static int
-gate_listeners_fill(struct gate *g)
-{
-	size_t i, j;
-
-	for (i = 0; i < g->conf->servers_n; i++) {
-		const struct conf_server *s = g->conf->servers[i];
-
-		for (j = 0; j < s->listens_n; j++) {
-			struct gate_listener *l =
-			    &g->listeners[s->listens[j].index];
-
-			if (l->servers == NULL)
-				l->servers = mem_calloc(g->conf->servers_n,
-				    sizeof(const struct conf_server *));
-			if (l->servers == NULL)
-				return SP_E_NOMEM;
-			if (l->servers_n == 0)
-				l->conf = &s->listens[j];
-			l->servers[l->servers_n++] = s;
-		}
-	}
-	return SP_OK;
-}
-
-static int
-gate_listeners_init(struct gate *g, struct buf *err)
-{
-	size_t i;
-	int rc;
-
-	g->listeners =
-	    mem_calloc(g->conf->listens_n + 1, sizeof(*g->listeners));
-	if (g->listeners == NULL)
-		return SP_E_NOMEM;
-	g->listeners_n = g->conf->listens_n;
-	rc = gate_listeners_fill(g);
-	for (i = 0; i < g->listeners_n && rc == SP_OK; i++) {
-		g->listeners[i].gate = g;
-		err_assert(g->listeners[i].servers_n > 0);
-		gate_listener_limits(&g->listeners[i]);
-		rc = gate_listener_name(&g->listeners[i]);
-		if (rc == SP_OK)
-			rc = gate_listener_tls(&g->listeners[i], err);
-	}
-	return rc;
-}
-
 static void
 gate_listeners_pause(struct gate *g, bool paused)
 {
 	size_t i;
 
-	for (i = 0; i < g->listeners_n; i++)
-		if (g->listeners[i].listener != NULL)
-			listener_pause(g->listeners[i].listener, paused);
+	for (i = 0; i < g->ports_n; i++)
+		if (g->ports[i]->listener != NULL)
+			/* without a door: of a generation to come */
+			listener_pause(g->ports[i]->listener,
+			    paused || g->ports[i]->door == NULL);
 }
 
 static void
@@ -437,10 +297,9 @@ gate_listeners_close(struct gate *g)
 {
 	size_t i;
 
-	for (i = 0; i < g->listeners_n; i++) {
-		if (g->listeners[i].listener != NULL)
-			listener_free(g->listeners[i].listener);
-		g->listeners[i].listener = NULL;
+	for (i = 0; i < g->ports_n; i++) {
+		listener_free(g->ports[i]->listener);
+		g->ports[i]->listener = NULL;
 	}
 }
 
@@ -450,78 +309,150 @@ gate_is_full(const struct gate *g)
 	struct h1_server_stats st;
 
 	h1_server_stats(g->h1, &st);
-	return st.connections >= g->conf->main.connections;
+	return st.connections >= g->current->conf->main.connections;
 }
 
 static void
 gate_accept(void *arg, struct listener *from, int fd)
 {
-	struct gate_listener *l = arg;
-	struct gate *g = l->gate;
+	struct gate_port *p = arg;
+	struct gate *g = p->gate;
 	int rc;
 
 	(void)from;
-	rc = h1_server_accept(g->h1, fd, l->tls, l->conf->index, &l->limits);
+	rc = h1_server_accept(g->h1, fd, p->door->tls, p->id, p->door->limits);
 	if (rc != SP_OK)
-		log_warn("%s: a connection was dropped: %s", l->name,
+		log_warn("%s: a connection was dropped: %s", p->name,
 		    err_str(rc));
 	if (!g->full && gate_is_full(g)) {
 		g->full = true;
 		log_warn("%llu connections are open, the most that are "
 			 "allowed: no more until one closes; see connections",
-		    (unsigned long long)g->conf->main.connections);
+		    (unsigned long long)g->current->conf->main.connections);
 		gate_listeners_pause(g, true);
 		loop_timer_set(g->timer, GATE_FULL_MS);
 	}
 }
 
-/* The port that the kernel chose, for the log. */
-static void
-gate_listener_bound(struct gate_listener *l, int fd)
+/* As configured; for port 0 what the kernel chose, once there is a socket. */
+static char *
+gate_port_name(const struct conf_listen *c, int fd)
 {
+	bool v6 = !c->is_unix && view_find(c->address, ':') < c->address.n;
 	struct buf b = BUF_INIT(1024);
 	char *name = NULL;
+	int rc;
 
-	if (!l->conf->is_unix && l->conf->port == 0 &&
-	    sock_name(fd, &b) == SP_OK)
+	if (c->is_unix)
+		rc = buf_printf(&b, "unix:%.*s", VIEW_ARG(c->address));
+	else if (c->port == 0 && fd >= 0)
+		rc = sock_name(fd, &b);
+	else
+		rc = buf_printf(&b, "%s%.*s%s:%u", v6 ? "[" : "",
+		    VIEW_ARG(c->address), v6 ? "]" : "", c->port);
+	if (rc == SP_OK)
 		name = mem_strndup(buf_view(&b).p, buf_len(&b));
 	buf_clear(&b);
-	if (name != NULL) {
-		mem_free(l->name);
-		l->name = name;
+	return name;
+}
+
+/*
+ * A port of that name, without a socket: one that is closed, or a new one.
+ * So there are never more than different addresses were listened on.
+ */
+static struct gate_port *
+gate_port_get(struct gate *g, char *name)
+{
+	struct gate_port *p, **grown;
+	size_t i;
+
+	for (i = 0; i < g->ports_n; i++) {
+		p = g->ports[i];
+		if (p->listener != NULL || p->door != NULL ||
+		    strcmp(p->name, name) != 0)
+			continue;
+		mem_free(name);
+		return p;
 	}
+	grown = mem_reallocarray(g->ports, g->ports_n + 1, sizeof(*grown));
+	p = grown != NULL ? mem_calloc(1, sizeof(*p)) : NULL;
+	if (grown != NULL)
+		g->ports = grown;
+	if (p == NULL) {
+		mem_free(name);
+		return NULL;
+	}
+	p->gate = g;
+	p->id = (unsigned)g->ports_n;
+	p->name = name;
+	g->ports[g->ports_n++] = p;
+	return p;
+}
+
+static int
+gate_door_port(struct gate *g, struct gate_door *d, int fd)
+{
+	char *name = gate_port_name(d->conf, fd);
+
+	if (name == NULL)
+		return SP_E_NOMEM;
+	if (d->port == NULL) {
+		d->port = gate_port_get(g, name);
+		return d->port != NULL ? SP_OK : SP_E_NOMEM;
+	}
+	mem_free(d->port->name);
+	d->port->name = name;
+	return SP_OK;
+}
+
+/* A socket for a door of that generation; nothing is accepted yet. */
+static int
+gate_open_door(struct gate *g, struct generation *n, unsigned index, int fd)
+{
+	struct gate_door *d = index < n->doors_n ? &n->doors[index] : NULL;
+	int rc = SP_E_ARG;
+
+	if (d != NULL && (d->port == NULL || d->port->listener == NULL))
+		rc = gate_door_port(g, d, fd);
+	if (rc == SP_OK)
+		rc = listener_new(g->loop, fd, gate_accept, d->port,
+		    &d->port->listener);
+	if (rc != SP_OK) {
+		fd_close(&fd);
+		return rc;
+	}
+	listener_pause(d->port->listener, true);
+	return SP_OK;
 }
 
 int
 gate_listen(struct gate *g, unsigned index, int fd)
 {
-	struct gate_listener *l;
-	int rc;
+	int rc = gate_open_door(g, g->current, index, fd);
 
-	if (index >= g->listeners_n || g->listeners[index].listener != NULL) {
-		fd_close(&fd);
-		return SP_E_ARG;
-	}
-	l = &g->listeners[index];
-	gate_listener_bound(l, fd);
-	rc = listener_new(g->loop, fd, gate_accept, l, &l->listener);
-	if (rc == SP_OK)
-		listener_pause(l->listener, !g->started);
+	if (rc == SP_OK && g->started)
+		listener_pause(g->current->doors[index].port->listener, false);
 	return rc;
 }
 
-/* ---- life ----------------------------------------------------------------- */
-
-const struct gate_module *
-gate_module_of(const struct conf_module *conf)
+/* The first generation's ports, which wait for their sockets. */
+static int
+gate_first_ports(struct gate *g)
 {
+	struct gate_door *d;
 	size_t i;
+	int rc = SP_OK;
 
-	for (i = 0; gate_modules[i] != NULL; i++)
-		if (gate_modules[i]->conf == conf)
-			return gate_modules[i];
-	return NULL;
+	for (i = 0; i < g->current->doors_n && rc == SP_OK; i++) {
+		d = &g->current->doors[i];
+		rc = gate_door_port(g, d, -1);
+		if (rc == SP_OK)
+			d->port->door = d;
+	}
+	return rc;
 }
+
+/* ---- another generation --------------------------------------------------- */
 
 /* Every location has its module linked here. */
 static int
@@ -543,6 +474,133 @@ gate_check_modules(const struct conf *conf, struct buf *err)
 			return SP_E_CONF;
 		}
 	return SP_OK;
+}
+
+int
+gate_prepare(struct gate *g, const struct gate_source *src, struct buf *err)
+{
+	int rc;
+
+	if (g->next != NULL || g->draining) {
+		conf_free(src->owned);
+		return SP_E_STATE;
+	}
+	rc = gate_check_modules(src->owned, err);
+	if (rc != SP_OK) {
+		conf_free(src->owned);
+		return rc;
+	}
+	return generation_new(g, src, &g->next, err);
+}
+
+int
+gate_prepare_listen(struct gate *g, unsigned index, int fd)
+{
+	if (g->next == NULL) {
+		fd_close(&fd);
+		return SP_E_STATE;
+	}
+	return gate_open_door(g, g->next, index, fd);
+}
+
+int
+gate_prepare_keep(struct gate *g, unsigned index, unsigned was)
+{
+	struct gate_port *p;
+	size_t i;
+
+	if (g->next == NULL)
+		return SP_E_STATE;
+	if (index >= g->next->doors_n || was >= g->current->doors_n ||
+	    g->next->doors[index].port != NULL)
+		return SP_E_ARG;
+	p = g->current->doors[was].port;
+	for (i = 0; i < g->next->doors_n; i++)
+		if (g->next->doors[i].port == p)
+			return SP_E_ARG;
+	if (p == NULL || p->listener == NULL)
+		return SP_E_ARG;
+	g->next->doors[index].port = p;
+	return SP_OK;
+}
+
+bool
+gate_prepared(const struct gate *g)
+{
+	size_t i;
+
+	for (i = 0; g->next != NULL && i < g->next->doors_n; i++)
+		if (g->next->doors[i].port == NULL ||
+		    g->next->doors[i].port->listener == NULL)
+			return false;
+	return g->next != NULL;
+}
+
+/* Ports without a door: nobody connects there any more. */
+static void
+gate_close_unused(struct gate *g)
+{
+	size_t i;
+
+	for (i = 0; i < g->ports_n; i++) {
+		if (g->ports[i]->door != NULL)
+			continue;
+		listener_free(g->ports[i]->listener);
+		g->ports[i]->listener = NULL;
+	}
+}
+
+void
+gate_commit(struct gate *g)
+{
+	struct generation *before = g->current;
+	size_t i;
+
+	err_assert(gate_prepared(g));
+	g->current = g->next;
+	g->next = NULL;
+	for (i = 0; i < g->ports_n; i++)
+		g->ports[i]->door = NULL;
+	for (i = 0; i < g->current->doors_n; i++)
+		g->current->doors[i].port->door = &g->current->doors[i];
+	gate_close_unused(g);
+	gate_listeners_pause(g, !g->started || g->full);
+	generation_unref(before);
+}
+
+void
+gate_abandon(struct gate *g)
+{
+	if (g->next == NULL)
+		return;
+	generation_unref(g->next);
+	g->next = NULL;
+	gate_close_unused(g);
+}
+
+uint32_t
+gate_generation(const struct gate *g)
+{
+	return g->current->number;
+}
+
+uint32_t
+gate_generation_of(const struct gate_request *r)
+{
+	return r->generation != NULL ? r->generation->number : 0;
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+const struct gate_module *
+gate_module_of(const struct conf_module *conf)
+{
+	size_t i;
+
+	for (i = 0; gate_modules[i] != NULL; i++)
+		if (gate_modules[i]->conf == conf)
+			return gate_modules[i];
+	return NULL;
 }
 
 static int
@@ -618,31 +676,47 @@ gate_walk_over(struct gate *g)
 		loop_task_post(g->drain_task);
 }
 
-static int
-gate_init(struct gate *g, struct buf *err)
+static void
+gate_on_reap(void *arg)
 {
+	generation_reap(arg, false);
+}
+
+static int
+gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
+{
+	const struct conf *conf = src->owned != NULL ? src->owned : src->conf;
+	struct gate_source source = *src;
 	int rc;
 
 	buf_init(&g->scratch, GATE_SCRATCH_MAX);
 	LIST_INIT(&g->walks);
-	rc = gate_check_modules(g->conf, err);
+	SLIST_INIT(&g->limits);
+	LIST_INIT(&g->generations);
+	rc = gate_check_modules(conf, err);
 	if (rc != SP_OK)
 		return rc;
 	g->timer = loop_timer_new(g->loop, gate_on_timer, g);
 	g->drain_task = loop_task_new(g->loop, gate_on_drain_task, g);
+	g->reap = loop_task_new(g->loop, gate_on_reap, g);
 	g->access = access_new(g->loop);
 	g->recorder = turn_recorder_new(g->loop,
-	    (size_t)g->conf->main.recorder_buffer_bytes);
+	    (size_t)conf->main.recorder_buffer_bytes);
+	if (g->recorder != NULL)
+		g->roster = roster_new(g->loop, g->recorder);
 	g->h1 = h1_server_new(g->loop, &walk_consumer, g, gate_codec_error);
-	if (g->timer == NULL || g->drain_task == NULL || g->access == NULL ||
-	    g->recorder == NULL || g->h1 == NULL)
+	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
+	    g->access == NULL || g->recorder == NULL || g->roster == NULL ||
+	    g->h1 == NULL)
 		return SP_E_NOMEM;
 	rc = gate_metrics_init(g);
+	if (rc == SP_OK) {
+		source.owned = NULL;
+		source.conf = conf;
+		rc = generation_new(g, &source, &g->current, err);
+	}
 	if (rc == SP_OK)
-		rc =
-		    forward_new(g->loop, g->conf, g->metrics, &g->forward, err);
-	if (rc == SP_OK)
-		rc = gate_listeners_init(g, err);
+		rc = gate_first_ports(g);
 	if (rc == SP_OK)
 		rc = gate_setup_modules(g);
 	turn_recorder_observe(g->recorder, gate_observe, g);
@@ -650,28 +724,39 @@ gate_init(struct gate *g, struct buf *err)
 }
 
 int
-gate_new(struct loop *l, const struct conf *conf, struct gate **out,
+gate_new_from(struct loop *l, const struct gate_source *src, struct gate **out,
     struct buf *err)
 {
 	struct gate *g = mem_calloc(1, sizeof(*g));
-	int rc;
+	int rc = SP_E_NOMEM;
 
-	if (g == NULL)
-		return SP_E_NOMEM;
-	g->loop = l;
-	g->conf = conf;
-	rc = gate_init(g, err);
+	if (g != NULL) {
+		g->loop = l;
+		rc = gate_init(g, src, err);
+	}
 	if (rc != SP_OK) {
 		gate_free(g);
+		conf_free(src->owned);
 		return rc;
 	}
+	g->current->owned = src->owned;
 	*out = g;
 	return SP_OK;
+}
+
+int
+gate_new(struct loop *l, const struct conf *conf, struct gate **out,
+    struct buf *err)
+{
+	const struct gate_source src = { .conf = conf, .number = 1 };
+
+	return gate_new_from(l, &src, out, err);
 }
 
 void
 gate_free(struct gate *g)
 {
+	struct gate_limits *limits;
 	size_t i;
 
 	if (g == NULL)
@@ -682,18 +767,23 @@ gate_free(struct gate *g)
 	for (i = g->modules_set_up; i-- > 0;)
 		if (gate_modules[i]->stop != NULL)
 			gate_modules[i]->stop(g);
-	for (i = 0; i < g->listeners_n; i++) {
-		tls_unref(g->listeners[i].tls);
-		mem_free(g->listeners[i].servers);
-		mem_free(g->listeners[i].name);
+	generation_reap(g, true);
+	for (i = 0; i < g->ports_n; i++) {
+		mem_free(g->ports[i]->name);
+		mem_free(g->ports[i]);
 	}
-	mem_free(g->listeners);
-	forward_free(g->forward);
+	mem_free(g->ports);
+	while ((limits = SLIST_FIRST(&g->limits)) != NULL) {
+		SLIST_REMOVE_HEAD(&g->limits, link);
+		mem_free(limits);
+	}
+	roster_free(g->roster);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);
 	metrics_free(g->metrics);
 	loop_timer_free(g->timer);
 	loop_task_free(g->drain_task);
+	loop_task_free(g->reap);
 	buf_clear(&g->scratch);
 	mem_free(g);
 }
@@ -722,6 +812,7 @@ gate_drain(struct gate *g, void (*drained)(void *arg), void *arg)
 	g->draining = true;
 	g->drained = drained;
 	g->drained_arg = arg;
+	gate_abandon(g);
 	gate_listeners_close(g);
 	h1_server_drain(g->h1);
 	loop_task_post(g->drain_task);
@@ -752,7 +843,7 @@ gate_healthy(const struct gate *g, const char **why)
 		return false;
 	}
 	/* without a capture there is nothing to record */
-	if (g->conf->captures_n == 0) {
+	if (g->current->conf->captures_n == 0) {
 		*why = "";
 		return true;
 	}
@@ -774,13 +865,19 @@ gate_loop(const struct gate *g)
 const struct conf *
 gate_conf(const struct gate *g)
 {
-	return g->conf;
+	return g->current->conf;
 }
 
 struct metrics *
 gate_metrics(const struct gate *g)
 {
 	return g->metrics;
+}
+
+struct roster *
+gate_roster(const struct gate *g)
+{
+	return g->roster;
 }
 
 struct recorder *
@@ -790,9 +887,9 @@ gate_recorder(const struct gate *g)
 }
 
 struct forward *
-gate_forward(const struct gate *g)
+gate_forward(const struct gate_request *r)
 {
-	return g->forward;
+	return r->generation->forward;
 }
 
 void

@@ -13,8 +13,10 @@
 #include "http/exchange.h"
 
 struct gate;
+struct generation; /* a configuration in use: gate_priv.h */
 struct metrics; /* metrics.h */
 struct recorder; /* turn.h */
+struct roster; /* roster.h */
 
 enum gate_phase {
 	GATE_HEAD, /* the head is there, the location is known */
@@ -44,6 +46,7 @@ enum gate_principal {
 /* One request on its way; lives from the head to FINISH. */
 struct gate_request {
 	struct gate *gate;
+	struct generation *generation; /* what it is served under, to its end */
 	struct exchange *x; /* NULL once it is gone */
 	const struct conf_location *location;
 	void *conf; /* the handler module's struct for the location */
@@ -87,6 +90,20 @@ struct gate_module {
 /* The ordered list (modules/modules.c), ends with NULL. */
 extern const struct gate_module *const gate_modules[];
 
+/* Trusted certificates of an upstream, or of all that name none. */
+struct gate_ca {
+	uint32_t upstream; /* its index, or MESSAGE_CA_SYSTEM */
+	struct view pem; /* borrowed for the call */
+};
+/* A configuration, with its secrets set. */
+struct gate_source {
+	const struct conf *conf; /* lent until gate_free(), or NULL: */
+	struct conf *owned; /* taken, freed with the last that uses it */
+	uint32_t number; /* of the generation */
+	const struct gate_ca *cas;
+	size_t cas_n;
+};
+
 /*
  * Context: reactor.
  * Parameters: conf, with its secrets set; borrowed until gate_free().
@@ -94,6 +111,35 @@ extern const struct gate_module *const gate_modules[];
  */
 int gate_new(struct loop *l, const struct conf *conf, struct gate **out,
     struct buf *err) must_check;
+/* The same from a source; src->owned is taken also on an error. */
+int gate_new_from(struct loop *l, const struct gate_source *src,
+    struct gate **out, struct buf *err) must_check;
+
+/*
+ * Another configuration in place of the current one: prepared with all that
+ * may fail, then taken by gate_commit(), or given up by gate_abandon().
+ * Requests that are open go on under theirs; what comes later, on connections
+ * that are open as well, has the new one.  Connections to upstreams that are
+ * the same in both are kept.  What was h1_limits at a connection's start stays
+ * for that connection.
+ * Context: reactor; no file is read: src has every certificate.
+ * Owner:   src->owned is taken also on an error.  fd is taken.
+ * Returns: gate_prepare: as gate_new(); SP_E_STATE one is prepared already.
+ *          The others: 0; SP_E_STATE none is prepared; SP_E_ARG no such
+ *          listener, or it has a socket; SP_E_NOMEM.
+ */
+int gate_prepare(struct gate *g, const struct gate_source *src,
+    struct buf *err) must_check;
+int gate_prepare_listen(struct gate *g, unsigned index, int fd) must_check;
+/* The socket that index `was` has now. */
+int gate_prepare_keep(struct gate *g, unsigned index, unsigned was) must_check;
+/* False: a listener of what is prepared has no socket. */
+bool gate_prepared(const struct gate *g);
+void gate_commit(struct gate *g);
+void gate_abandon(struct gate *g); /* nothing prepared: nothing happens */
+/* The number that the current generation has, and a request's. */
+uint32_t gate_generation(const struct gate *g);
+uint32_t gate_generation_of(const struct gate_request *r);
 void gate_free(struct gate *g);
 /* Takes a listening descriptor; index is conf_listen.index. */
 int gate_listen(struct gate *g, unsigned index, int fd) must_check;
@@ -107,9 +153,11 @@ void gate_drain_deadline(struct gate *g);
 bool gate_healthy(const struct gate *g, const char **why);
 bool gate_draining(const struct gate *g);
 struct loop *gate_loop(const struct gate *g);
+/* The current one: a request's own is that of its location. */
 const struct conf *gate_conf(const struct gate *g);
 struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
+struct roster *gate_roster(const struct gate *g); /* roster.h */
 void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
 /* Where access lines go: taken, the one before is closed; -1 none. */
 void gate_set_access_log(struct gate *g, int fd);

@@ -8,34 +8,74 @@
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
+#include "gate/roster.h"
 #include "gate/turn.h"
 #include "http/h1_server.h"
 #include "net/listener.h"
 
 struct walk;
 
-/* One address and who shares it. */
-struct gate_listener {
-	struct gate *gate;
+/*
+ * Settings of connections.  Each lives as long as the gate, as a connection
+ * borrows those of its start; equal ones are kept once.
+ */
+struct gate_limits {
+	SLIST_ENTRY(gate_limits) link;
+	struct h1_limits v;
+};
+
+/* One address in one generation, and who shares it. */
+struct gate_door {
 	const struct conf_server **servers; /* in the text's order */
 	size_t servers_n;
 	const struct conf_listen *conf; /* of the first */
-	struct h1_limits limits;
+	const struct h1_limits *limits;
 	struct tls_ctx *tls; /* NULL: plain */
-	struct listener *listener; /* NULL: not handed over yet */
+	struct gate_port *port; /* NULL: not handed over yet */
+};
+
+/*
+ * One listening socket.  It outlives generations, and its number and name the
+ * socket itself, as connections know it by the number.
+ */
+struct gate_port {
+	struct gate *gate;
+	unsigned id;
 	char *name; /* "127.0.0.1:8100", for the log */
+	struct listener *listener; /* NULL: closed */
+	struct gate_door *door; /* today's; NULL: it has none any more */
+};
+
+/*
+ * A configuration and what was built from it.  The gate holds one reference
+ * on the current, each open request one on that of its start.
+ */
+struct generation {
+	LIST_ENTRY(generation) link;
+	struct gate *gate;
+	unsigned refs;
+	uint32_t number;
+	const struct conf *conf;
+	struct conf *owned; /* the same, or NULL: somebody else's */
+	struct forward *forward;
+	struct gate_door *doors; /* by conf_listen.index */
+	size_t doors_n;
 };
 
 struct gate {
 	struct loop *loop;
-	const struct conf *conf;
+	struct generation *current;
+	struct generation *next; /* prepared, neither taken nor given up */
+	LIST_HEAD(, generation) generations; /* all that live */
+	struct loop_task *reap; /* frees what nobody holds */
+	SLIST_HEAD(, gate_limits) limits;
 	struct metrics *metrics;
 	struct recorder *recorder;
-	struct forward *forward;
+	struct roster *roster;
 	struct access *access;
 	struct h1_server *h1;
-	struct gate_listener *listeners; /* by conf_listen.index */
-	size_t listeners_n;
+	struct gate_port **ports; /* by number */
+	size_t ports_n;
 	LIST_HEAD(, walk) walks;
 	uint64_t walks_n;
 	uint64_t number; /* of the last request */
@@ -53,6 +93,20 @@ struct gate {
 	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];
 };
+
+/* ---- generation.c --------------------------------------------------------- */
+
+/*
+ * Builds it, with one reference: doors have no port yet.  An owned conf is
+ * taken in every case.
+ */
+int generation_new(struct gate *g, const struct gate_source *src,
+    struct generation **out, struct buf *err) must_check;
+struct generation *generation_ref(struct generation *n);
+/* The last one is freed from the loop, as its pools may be in use now. */
+void generation_unref(struct generation *n); /* NULL allowed */
+/* Frees those that nobody holds; all of them: whoever holds them. */
+void generation_reap(struct gate *g, bool all);
 
 /* ---- walk.c --------------------------------------------------------------- */
 

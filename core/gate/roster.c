@@ -85,6 +85,12 @@ roster_ready(const struct roster *o)
 	return o->ready;
 }
 
+size_t
+roster_count(const struct roster *o)
+{
+	return hmap_count(o->by_id);
+}
+
 struct roster_session *
 roster_find(const struct roster *o, struct view id)
 {
@@ -102,7 +108,7 @@ roster_by_key(const struct roster *o, struct view key)
 {
 	uint8_t sum[SESSION_MSG_KEY];
 
-	if (roster_digest(key, sum) != SP_OK)
+	if (hmap_count(o->by_key) == 0 || roster_digest(key, sum) != SP_OK)
 		return NULL;
 	return hmap_get(o->by_key, view_of(sum, sizeof(sum)));
 }

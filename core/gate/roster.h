@@ -51,6 +51,7 @@ struct roster *roster_new(struct loop *l, struct recorder *r) must_check;
 void roster_free(struct roster *o);
 /* False: the recorder has not said yet which sessions there are. */
 bool roster_ready(const struct roster *o);
+size_t roster_count(const struct roster *o); /* open sessions */
 struct roster_session *roster_find(const struct roster *o, struct view id);
 /* By SHA-256 of the key, so that the time tells nothing of others. */
 struct roster_session *roster_by_key(const struct roster *o, struct view key);

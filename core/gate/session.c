@@ -1,5 +1,8 @@
 #include "config.h"
 
+#include "base/arena.h"
+#include "crypt/rnd.h"
+#include "gate/gate_priv.h"
 #include "gate/session.h"
 
 bool
@@ -68,40 +71,77 @@ session_key(const struct head_fields *f, struct view *key)
 	return SP_OK;
 }
 
-/*
- * The one place that knows which session a key opens.  No session has a key
- * yet, so every key is unknown.
- */
+void
+session_token(char *out, size_t n)
+{
+	rnd_token(out, n);
+}
+
+const struct conf_upstream *
+session_upstream(const struct gate_request *r, struct view name)
+{
+	const struct conf *c = r->generation->conf;
+	size_t i;
+
+	for (i = 0; i < c->upstreams_n; i++)
+		if (view_eq(c->upstreams[i]->name, name))
+			return c->upstreams[i];
+	return NULL;
+}
+
+const struct conf_capture *
+session_capture(const struct gate_request *r, struct view name)
+{
+	const struct conf *c = r->generation->conf;
+	size_t i;
+
+	for (i = 0; i < c->captures_n; i++)
+		if (name.n == 0 || view_eq(c->captures[i]->name, name))
+			return c->captures[i];
+	return NULL;
+}
+
+/* A session's own matters, as far as they are the door's. */
 static int
-session_lookup(struct gate_request *r, struct view key,
+session_take(struct gate_request *r, struct roster_session *s,
     struct session_found *out)
 {
-	(void)r;
-	(void)key;
-	(void)out;
-	return SP_E_DENIED;
+	out->session = s;
+	out->open = false;
+	if (out->capture != NULL &&
+	    !view_eq(out->capture->name, s->m.capture)) {
+		out->capture = session_capture(r, s->m.capture);
+		if (out->capture == NULL)
+			return SP_E_CONF;
+	}
+	return arena_dup(r->x->arena, s->m.id, &out->id);
 }
 
 int
 session_find(struct gate_request *r, const struct conf_capture *capture,
     bool open, struct session_found *out)
 {
+	const struct roster *o = r->gate != NULL ? gate_roster(r->gate) : NULL;
+	struct roster_session *s = NULL;
 	struct view key;
 	int rc;
 
-	out->id = VIEW("default");
-	out->capture = capture;
-	out->open = true;
-	/* nobody asked for a key: what clients send of habit is no matter */
-	if (open)
-		return SP_OK;
-	out->open = false;
+	*out = (struct session_found){ .id = VIEW("default"),
+		.capture = capture,
+		.open = open };
 	rc = session_key(&r->x->request.fields, &key);
 	if (rc != SP_OK)
-		return rc;
-	if (key.p == NULL)
-		return SP_E_DENIED;
-	return session_lookup(r, key, out);
+		/* nobody asked for a key: what clients send of habit is no
+		 * matter */
+		return open ? SP_OK : rc;
+	if (key.p != NULL && o != NULL)
+		s = roster_by_key(o, key);
+	if (s != NULL)
+		return session_take(r, s, out);
+	if (key.p != NULL && o != NULL && !roster_ready(o) &&
+	    (!open || capture != NULL))
+		return SP_E_STATE;
+	return open ? SP_OK : SP_E_DENIED;
 }
 
 bool

@@ -81,8 +81,7 @@ turn_break(struct recorder *r)
 	loop_task_post(r->task);
 }
 
-/* 0; SP_E_STATE when the link is down (now); SP_E_LIMIT; SP_E_NOMEM. */
-static int
+int
 turn_send(struct recorder *r, enum message_type type, struct view body)
 {
 	int rc;
@@ -305,6 +304,7 @@ turn_new(struct recorder *r)
 	if (t == NULL)
 		return NULL;
 	t->recorder = r;
+	t->level = -1;
 	t->batch = UINT64_MAX;
 	/* the number of open ones is far below that of handles */
 	do
@@ -329,7 +329,9 @@ turn_encode_open(const struct turn_params *p, struct turn_opening **out)
 
 	rc = wire_put_u32(&b, 0);
 	if (rc == SP_OK)
-		rc = wire_put_u32(&b, p->capture->index);
+		rc = wire_put_u32(&b, p->generation);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, p->capture->name);
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, p->session);
 	if (rc == SP_OK)
@@ -385,7 +387,7 @@ turn_open(struct recorder *r, const struct turn_params *p,
 		return SP_E_NOMEM;
 	}
 	t->opening = o;
-	t->capture = p->capture;
+	t->level = (int)p->capture->level;
 	t->owner = *owner;
 	rc = turn_send_open(t);
 	if (rc != SP_OK) {

@@ -31,7 +31,8 @@ struct turn_owner {
 };
 
 struct turn_params {
-	const struct conf_capture *capture;
+	uint32_t generation; /* whose the capture is */
+	const struct conf_capture *capture; /* for the call */
 	struct view session; /* its id */
 	uint64_t wall_us; /* arrival of the request */
 	uint32_t flags; /* enum message_turn_flag */
@@ -51,8 +52,8 @@ struct turn_end {
  * Returns: 0; SP_E_STATE the recorder is not there or not accepting
  *          (turn_why()); SP_E_LIMIT too much is unsent; SP_E_NOMEM.
  */
-struct recorder *turn_recorder_new(
-    struct loop *l, size_t unsent_max) must_check;
+struct recorder *turn_recorder_new(struct loop *l,
+    size_t unsent_max) must_check;
 void turn_recorder_free(struct recorder *r);
 /* A new channel (taken), or -1: it is gone.  Open turns end as not ok, and the
  * next recorder is told that they are lost. */
@@ -61,16 +62,33 @@ int turn_recorder_set(struct recorder *r, int fd) must_check;
 bool turn_recorder_ok(const struct recorder *r, const char **why);
 size_t turn_recorder_backlog(const struct recorder *r); /* unsent bytes */
 size_t turn_recorder_open(const struct recorder *r); /* open turns */
+/* No turn of that generation will be opened: the recorder may forget it. */
+void turn_generation_end(struct recorder *r, uint32_t generation);
 /* What TURN_DONE told of a turn, for the metrics. */
 struct turn_facts {
-	const struct conf_capture *capture; /* NULL: lost by another recorder */
+	int level; /* of the capture; -1: lost by another recorder */
 	uint64_t ack_us; /* from the end to the word that it is on file */
 	uint32_t tokens;
 	struct view finish_reason; /* borrowed, any bytes */
+	struct view session; /* its id; borrowed */
 	bool ok;
 };
 void turn_recorder_observe(struct recorder *r,
     void (*cb)(void *arg, const struct turn_facts *facts), void *arg);
+
+/* What the channel carries beside turns. */
+struct channel_msg;
+struct turn_other {
+	/* A message that is no turn's: 0, or SP_E_PROTO.  m->fd may be taken. */
+	int (*message)(void *arg, struct channel_msg *m);
+	/* The channel is gone; no callback of an owner may come from here. */
+	void (*down)(void *arg);
+	void *arg;
+};
+void turn_recorder_other(struct recorder *r, const struct turn_other *other);
+/* Sends a message of that kind: 0; SP_E_STATE, SP_E_LIMIT, SP_E_NOMEM. */
+int turn_recorder_send(struct recorder *r, enum message_type type,
+    struct view body) must_check;
 
 int turn_open(struct recorder *r, const struct turn_params *p,
     const struct turn_owner *owner, struct turn **out) must_check;

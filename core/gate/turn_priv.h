@@ -42,7 +42,7 @@ struct turn {
 	struct recorder *recorder;
 	struct turn_owner owner; /* callbacks NULL once it went away */
 	struct turn_opening *opening;
-	const struct conf_capture *capture;
+	int level; /* of its capture; -1: one that was lost */
 	uint32_t handle;
 	enum turn_state state;
 	uint64_t batch; /* the last batch that has data of it */
@@ -84,6 +84,7 @@ struct recorder {
 	size_t lost_n;
 	void (*observe)(void *arg, const struct turn_facts *facts);
 	void *observe_arg;
+	struct turn_other other; /* message NULL: none */
 };
 
 static inline struct view
@@ -107,6 +108,9 @@ turn_is_open(const struct turn *t)
 /* A turn without an owner, its handle taken; NULL: no memory, or too many. */
 struct turn *turn_new(struct recorder *r) must_check;
 void turn_free(struct turn *t);
+/* 0; SP_E_STATE when the link is down (now); SP_E_LIMIT; SP_E_NOMEM. */
+int turn_send(struct recorder *r, enum message_type type,
+    struct view body) must_check;
 /* Its owner is to be told something, from the task. */
 void turn_notice(struct turn *t);
 void turn_unlist(struct turn *t);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "gate/turn_priv.h"
 #include "ipc/wire.h"
+#include "os/fd.h"
 
 static const char turn_gone_text[] = "the recorder is gone";
 
@@ -49,6 +50,8 @@ turn_tear_down(struct recorder *r)
 	(void)snprintf(r->why, sizeof(r->why), "%s", turn_gone_text);
 	buf_reset(&r->batch, SIZE_MAX);
 	r->batch_n++;
+	if (r->other.down != NULL)
+		r->other.down(r->other.arg);
 	/* nobody is called here, so the list changes by turn_free() alone */
 	for (t = TAILQ_FIRST(&r->turns); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
@@ -174,16 +177,32 @@ turn_filed(struct turn *t, uint8_t result, uint64_t number)
 	turn_notice(t);
 }
 
+/* The session that its opening named. */
+static struct view
+turn_session(const struct turn *t)
+{
+	struct wire w;
+
+	if (t->opening == NULL)
+		return VIEW_NONE;
+	wire_init(&w, view_of(t->opening->body, t->opening->n));
+	(void)wire_u32(&w); /* handle */
+	(void)wire_u32(&w); /* generation */
+	(void)wire_bytes(&w); /* capture */
+	return wire_bytes(&w);
+}
+
 static void
 turn_tell_observer(const struct turn *t, bool ok, uint32_t tokens,
     struct view finish_reason)
 {
 	const struct recorder *r = t->recorder;
 	const struct turn_facts facts = {
-		.capture = t->capture,
+		.level = t->level,
 		.ack_us = loop_now_us(r->loop) - t->ended_us,
 		.tokens = tokens,
 		.finish_reason = finish_reason,
+		.session = turn_session(t),
 		.ok = ok,
 	};
 
@@ -224,7 +243,7 @@ turn_on_done(struct recorder *r, struct wire *w)
 }
 
 static int
-turn_on_message(struct recorder *r, const struct channel_msg *m)
+turn_on_message(struct recorder *r, struct channel_msg *m)
 {
 	struct wire w;
 
@@ -237,7 +256,9 @@ turn_on_message(struct recorder *r, const struct channel_msg *m)
 	case MESSAGE_TURN_DONE:
 		return turn_on_done(r, &w);
 	default:
-		return SP_E_PROTO;
+		return r->other.message != NULL
+		    ? r->other.message(r->other.arg, m)
+		    : SP_OK;
 	}
 }
 
@@ -251,8 +272,10 @@ turn_receive(struct recorder *r)
 
 	for (i = 0; i < TURN_RECV_MAX && rc == SP_OK; i++) {
 		rc = channel_recv(r->channel, &m);
-		if (rc == SP_OK)
+		if (rc == SP_OK) {
 			rc = turn_on_message(r, &m);
+			fd_close(&m.fd);
+		}
 	}
 	if (rc == SP_OK || rc == SP_E_AGAIN)
 		return rc == SP_OK;
@@ -478,9 +501,42 @@ turn_recorder_open(const struct recorder *r)
 }
 
 void
+turn_generation_end(struct recorder *r, uint32_t generation)
+{
+	struct buf body = BUF_INIT(8);
+	int rc = wire_put_u32(&body, generation);
+
+	/* a recorder that was started later never had it */
+	if (rc == SP_OK && turn_link_up(r))
+		rc = channel_send(r->channel, MESSAGE_GENERATION_END,
+		    buf_view(&body), -1);
+	if (rc != SP_OK)
+		log_info("recorder: not told of the end of generation %u: %s",
+		    generation, err_str(rc));
+	buf_clear(&body);
+	loop_task_post(r->task);
+}
+
+void
 turn_recorder_observe(struct recorder *r,
     void (*cb)(void *arg, const struct turn_facts *facts), void *arg)
 {
 	r->observe = cb;
 	r->observe_arg = arg;
+}
+
+void
+turn_recorder_other(struct recorder *r, const struct turn_other *other)
+{
+	r->other =
+	    other != NULL ? *other : (struct turn_other){ .message = NULL };
+}
+
+int
+turn_recorder_send(struct recorder *r, enum message_type type, struct view body)
+{
+	int rc = turn_send(r, type, body);
+
+	loop_task_post(r->task);
+	return rc;
 }

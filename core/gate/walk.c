@@ -24,7 +24,7 @@ struct walk {
 	LIST_ENTRY(walk) link;
 	struct exchange *x; /* while it lives, whatever r says */
 	const struct gate_module *module; /* NULL: no location */
-	const struct gate_listener *listener;
+	const struct gate_port *port;
 	enum walk_state state;
 	bool entered; /* a hook ran, so that FINISH is due */
 	bool in_hook;
@@ -224,7 +224,7 @@ walk_log(const struct walk *w)
 	char code[12];
 	struct view labels[2] = { view_str(module), VIEW_NONE };
 	struct access_line line = {
-		.listener = w->listener->name,
+		.listener = w->port->name,
 		.peer = x->peer,
 		.method = x->request.method,
 		.path = r->path.n > 0 ? r->path : x->request.path,
@@ -257,6 +257,7 @@ walk_over(struct walk *w)
 	LIST_REMOVE(w, link);
 	g->walks_n--;
 	buf_clear(&w->r.body);
+	generation_unref(w->r.generation);
 	mem_free(w);
 	gate_walk_over(g);
 }
@@ -401,10 +402,18 @@ walk_path(struct walk *w)
 static int
 walk_route(struct walk *w)
 {
-	const struct gate_listener *l = w->listener;
+	const struct gate_door *d = w->port->door;
 	struct route_found found;
 
-	if (!route_find(route_server(l->servers, l->servers_n,
+	/* RFC 9110 s15.5.20: another connection may do */
+	if (d == NULL) {
+		w->r.outcome = "not_found";
+		walk_error(w, 421, "closed_listener",
+		    "the address of this connection is no longer served: "
+		    "connect anew");
+		return SP_E_NOTFOUND;
+	}
+	if (!route_find(route_server(d->servers, d->servers_n,
 			    w->x->request.authority),
 		w->r.path, &found)) {
 		w->r.outcome = "not_found";
@@ -455,7 +464,8 @@ walk_on_open(void *server, struct exchange *x)
 	w->x = w->r.x = x;
 	w->r.gate = g;
 	w->r.number = ++g->number;
-	w->listener = &g->listeners[x->listener];
+	w->r.generation = generation_ref(g->current);
+	w->port = g->ports[x->listener];
 	LIST_INSERT_HEAD(&g->walks, w, link);
 	g->walks_n++;
 	if (walk_path(w) == SP_OK && walk_route(w) == SP_OK &&

@@ -12,7 +12,7 @@ static void
 cli_usage(FILE *to)
 {
 	fputs("usage: sallyport [-hMTtV] [-c file] [-g directives]\n"
-	      "                 [-s stop | drain | reopen]\n"
+	      "                 [-s stop | drain | reload | reopen]\n"
 	      "       sallyport [-Tt] [-g directives] proxy URL [flags]\n"
 	      "See sallyport(8); \"sallyport proxy --help\" lists its flags.\n",
 	    to);
@@ -27,6 +27,7 @@ cli_signal(struct cli *cli, const char *name)
 	} signals[] = {
 		{ "stop", SIGQUIT },
 		{ "drain", SIGTERM },
+		{ "reload", SIGHUP },
 		{ "reopen", SIGUSR1 },
 	};
 	size_t i;
@@ -39,8 +40,8 @@ cli_signal(struct cli *cli, const char *name)
 		return SP_OK;
 	}
 	fprintf(stderr,
-	    "sallyport: bad value \"%.100s\" for -s; expected stop, drain or "
-	    "reopen\n",
+	    "sallyport: bad value \"%.100s\" for -s; expected stop, drain, "
+	    "reload or reopen\n",
 	    name);
 	return SP_E_ARG;
 }

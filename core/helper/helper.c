@@ -13,9 +13,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "helper/activate.h"
 #include "helper/cli.h"
 #include "helper/ids.h"
 #include "helper/load.h"
+#include "helper/reload.h"
 #include "helper/rolerun.h"
 #include "helper/secrets.h"
 #include "helper/show.h"
@@ -43,6 +45,21 @@ helper_reserve_fds(void)
 	return 0;
 }
 
+/* As a child that was ignored, or a blocked signal, would never be heard of. */
+static void
+helper_signals(void)
+{
+	sigset_t none;
+	int i;
+
+	for (i = 1; i < NSIG; i++)
+		if (i != SIGKILL && i != SIGSTOP)
+			(void)signal(i, SIG_DFL);
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+}
+
 /*
  * What a caller may have left behind: descriptors, an open umask, ignored or
  * blocked signals.  The helper's memory holds every secret: no core file, and
@@ -53,11 +70,10 @@ helper_begin(void)
 {
 	struct rlimit none = { 0, 0 };
 
-	if (fd_close_from(SPAWN_CHANNEL_FD) != SP_OK ||
-	    helper_reserve_fds() != 0)
+	if (activate_begin() != SP_OK || helper_reserve_fds() != 0)
 		return -1;
+	helper_signals();
 	umask(022);
-	(void)signal(SIGPIPE, SIG_IGN);
 	(void)setrlimit(RLIMIT_CORE, &none);
 #if SP_CONFINEMENT
 	(void)prctl(PR_SET_DUMPABLE, 0);
@@ -107,64 +123,66 @@ helper_notice_files(const struct conf *conf)
 }
 
 static int
-helper_serve(struct rolerun_world *w, const struct load *l,
-    const struct cli *cli)
+helper_serve(struct rolerun_world *w, struct reload *r, const struct cli *cli)
 {
-	struct view text = buf_view(&l->text);
-	int rc;
+	const struct conf *conf = r->now.load.conf;
 
-	ids_notice(w->ids, l->conf);
-	helper_notice_files(l->conf);
+	ids_notice(w->ids, conf);
+	helper_notice_files(conf);
 	if (cli->is_proxy)
 		helper_link_trace(&cli->proxy);
-	rc = fd_sealed("sallyport.conf", text.p, text.n, &w->conf_fd);
-	if (rc != SP_OK) {
-		log_error("sealed memory for the configuration: %s",
-		    err_str(rc));
-		return 1;
-	}
-	rc = supervisor_run(w);
-	fd_close(&w->conf_fd);
-	return rc;
+	r->last = 1;
+	w->now = (struct rolerun_generation){
+		.number = r->last,
+		.conf = conf,
+		.secrets = &r->now.secrets,
+		.cas = &r->now.cas,
+		.set = &w->site->set,
+		.conf_fd = r->now.conf_fd,
+	};
+	return supervisor_run(w, r);
 }
 
+/* l is taken. */
 static int
-helper_run(struct load *l, const struct cli *cli)
+helper_run(struct load *l, const struct load_source *src, const struct cli *cli)
 {
 	struct rolerun_world w;
-	struct secrets secrets;
+	struct reload r;
 	struct site site;
 	struct ids ids;
 	int status = 1, rc;
 
 	memset(&w, 0, sizeof(w));
-	memset(&secrets, 0, sizeof(secrets));
+	memset(&r, 0, sizeof(r));
 	memset(&site, 0, sizeof(site));
-	w.conf_fd = -1;
-	site.state_fd = site.lock_fd = site.key_fd = -1;
+	site.state_fd = site.lock_fd = site.key_fd = site.root_fd = -1;
 	site.error_fd = site.access_fd = -1;
+	r.source = src;
+	r.now.load = *l;
+	r.now.conf_fd = r.next.conf_fd = -1;
+	memset(l, 0, sizeof(*l));
 	rc = rolerun_find(&w);
 	if (rc == SP_OK)
-		rc = ids_resolve(&ids, l->conf);
+		rc = ids_resolve(&ids, r.now.load.conf);
 	if (rc == SP_OK)
-		rc = secrets_read(&secrets, l->conf);
+		rc = reload_state_read(&r.now, NULL);
 	if (rc == SP_OK)
-		rc = site_open(&site, l->conf, &ids);
+		rc = site_open(&site, r.now.load.conf, &ids);
 	if (rc == SP_OK) {
-		helper_log(l->conf, &site);
-		w.conf = l->conf;
+		helper_log(r.now.load.conf, &site);
 		w.ids = &ids;
-		w.secrets = &secrets;
 		w.site = &site;
 		if (ids.change)
 			w.flags |= ROLE_CONFINE;
 		if (cli->is_proxy)
 			w.flags |= ROLE_PROXY;
-		status = helper_serve(&w, l, cli);
+		status = helper_serve(&w, &r, cli);
 	}
 	log_set_fd(STDERR_FILENO);
+	reload_drop(&r);
 	site_clear(&site);
-	secrets_clear(&secrets);
+	reload_state_clear(&r.now);
 	mem_free(w.dir);
 	return status;
 }
@@ -174,11 +192,16 @@ static int
 helper_check(const struct load *l)
 {
 	struct secrets secrets;
+	struct cas cas;
 	struct ids ids;
 	int rc, worst;
 
-	worst = secrets_read(&secrets, l->conf);
+	worst = secrets_read(&secrets, l->conf, NULL);
 	secrets_clear(&secrets);
+	rc = cas_read(&cas, l->conf);
+	cas_clear(&cas);
+	if (worst == SP_OK)
+		worst = rc;
 	rc = ids_resolve(&ids, l->conf);
 	if (worst == SP_OK)
 		worst = rc;
@@ -237,7 +260,7 @@ helper_with_conf(const struct cli *cli, bool privileged)
 		case CLI_VERSION:
 		case CLI_HELP:
 		default:
-			status = helper_run(&l, cli);
+			status = helper_run(&l, &src, cli);
 			break;
 		}
 	}

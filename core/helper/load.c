@@ -1,11 +1,11 @@
 #include "config.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "helper/complain.h"
 #include "helper/load.h"
 #include "os/xdg.h"
 
@@ -93,14 +93,19 @@ load_expand(struct load *l, const struct load_source *src, struct buf *err)
 static void
 load_complain(const struct load *l, int rc, const struct buf *err)
 {
-	struct view v = buf_view(err);
+	struct view v = buf_view(err), line;
+	size_t n;
 
-	if (v.p != NULL && v.n > 0)
-		fprintf(stderr, "%.*s%s", (int)v.n, v.p,
-		    v.p[v.n - 1] == '\n' ? "" : "\n");
-	else
-		fprintf(stderr, "sallyport: %s: %s\n",
+	if (v.p == NULL || v.n == 0)
+		complain("sallyport: %s: %s",
 		    l->path != NULL ? l->path : "configuration", err_str(rc));
+	while (v.n > 0) {
+		n = view_find(v, '\n');
+		line = view_sub(v, 0, n);
+		if (line.n > 0)
+			complain("%.*s", VIEW_ARG(line));
+		v = view_from(v, n < v.n ? n + 1 : n);
+	}
 }
 
 int

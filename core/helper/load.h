@@ -24,8 +24,8 @@ struct load {
 };
 
 /*
- * Reads and parses; complaints go to standard error, a line each.
- * Context: helper, before its loop; blocks on files.
+ * Reads and parses; complaints are a line each.
+ * Context: helper; blocks on files.
  * Owner:   load_clear() releases all of it, also after a failure.
  * Returns: 0; SP_E_CONF after complaints; SP_E_NOMEM.
  */

@@ -122,7 +122,7 @@ rolerun_send_log(struct channel *c, enum message_log which, int fd)
 
 /* Only those that concern this role. */
 static int
-rolerun_send_secrets(const struct rolerun_world *w, unsigned who,
+rolerun_send_secrets(const struct rolerun_generation *g, unsigned who,
     struct channel *c)
 {
 	unsigned to =
@@ -132,12 +132,12 @@ rolerun_send_secrets(const struct rolerun_world *w, unsigned who,
 	size_t i;
 	int rc = SP_OK;
 
-	for (i = 0; rc == SP_OK && i < w->conf->secrets_n; i++) {
-		if (!(w->conf->secrets[i]->roles & to))
+	for (i = 0; rc == SP_OK && i < g->conf->secrets_n; i++) {
+		if (!(g->conf->secrets[i]->roles & to))
 			continue;
-		v = &w->secrets->values[w->conf->secrets[i]->id];
+		v = &g->secrets->values[g->conf->secrets[i]->id];
 		buf_truncate(&b, 0);
-		rc = wire_put_u32(&b, w->conf->secrets[i]->id);
+		rc = wire_put_u32(&b, g->conf->secrets[i]->id);
 		if (rc == SP_OK)
 			rc = wire_put_bytes(&b, view_of(v->p, v->n));
 		if (rc == SP_OK)
@@ -165,25 +165,82 @@ rolerun_send_start(const struct rolerun_world *w, struct channel *c)
 	return rc;
 }
 
-/* The sockets are the reactor's, the directories the recorder's. */
+/* A listener that stays is no descriptor: the reactor has it. */
+static int
+rolerun_send_listener(struct channel *c, const struct site_listen *l, bool next)
+{
+	struct buf b = BUF_INIT(16);
+	int rc;
+
+	if (!next || !l->kept)
+		return rolerun_send_indexed(c, MESSAGE_LISTENER, l->index,
+		    l->fd);
+	rc = wire_put_u32(&b, l->index);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, l->was);
+	if (rc == SP_OK)
+		rc = channel_send(c, MESSAGE_LISTEN_KEEP, buf_view(&b), -1);
+	buf_clear(&b);
+	return rc;
+}
+
+/*
+ * The sockets and certificates are the reactor's, the directories the
+ * recorder's.  next: for a role that serves another generation.
+ */
+static int
+rolerun_send_generation(const struct rolerun_generation *g, unsigned who,
+    struct channel *c, bool next)
+{
+	const struct site_set *s = g->set;
+	size_t i;
+	int rc;
+
+	rc = rolerun_send_indexed(c, MESSAGE_CONF, g->number, g->conf_fd);
+	if (rc == SP_OK)
+		rc = rolerun_send_secrets(g, who, c);
+	if (who == MESSAGE_RECORDER) {
+		for (i = 0; rc == SP_OK && i < s->traces_n; i++)
+			rc = rolerun_send_indexed(c, MESSAGE_TRACE_DIR,
+			    s->traces[i].index, s->traces[i].fd);
+		return rc;
+	}
+	for (i = 0; rc == SP_OK && i < g->cas->n; i++)
+		rc = rolerun_send_indexed(c, MESSAGE_CA, g->cas->v[i].index,
+		    g->cas->v[i].fd);
+	for (i = 0; rc == SP_OK && i < s->listens_n; i++)
+		rc = rolerun_send_listener(c, &s->listens[i], next);
+	return rc;
+}
+
+int
+rolerun_prepare(const struct rolerun_generation *g, unsigned who,
+    struct channel *c)
+{
+	struct buf b = BUF_INIT(16);
+	int rc;
+
+	rc = rolerun_send_generation(g, who, c, true);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, g->number);
+	if (rc == SP_OK)
+		rc = channel_send(c, MESSAGE_PREPARE, buf_view(&b), -1);
+	buf_clear(&b);
+	return rc;
+}
+
 static int
 rolerun_send_own(const struct rolerun_world *w, unsigned who, struct channel *c)
 {
 	const struct site *s = w->site;
-	size_t i;
 	int rc;
 
-	if (who == MESSAGE_REACTOR) {
-		rc = rolerun_send_log(c, MESSAGE_LOG_ACCESS, s->access_fd);
-		for (i = 0; rc == SP_OK && i < s->listens_n; i++)
-			rc = rolerun_send_indexed(c, MESSAGE_LISTENER,
-			    s->listens[i].index, s->listens[i].fd);
-		return rc;
-	}
+	if (who == MESSAGE_REACTOR)
+		return rolerun_send_log(c, MESSAGE_LOG_ACCESS, s->access_fd);
 	rc = rolerun_send_dup(c, MESSAGE_KEY_DIR, VIEW_NONE, s->key_fd);
-	for (i = 0; rc == SP_OK && i < s->traces_n; i++)
-		rc = rolerun_send_indexed(c, MESSAGE_TRACE_DIR,
-		    s->traces[i].index, s->traces[i].fd);
+	if (rc == SP_OK && s->root_fd >= 0)
+		rc = rolerun_send_dup(c, MESSAGE_TRACE_ROOT, VIEW_NONE,
+		    s->root_fd);
 	return rc;
 }
 
@@ -193,11 +250,9 @@ rolerun_hand_over(const struct rolerun_world *w, unsigned who,
 {
 	int rc, fd;
 
-	rc = rolerun_send_indexed(c, MESSAGE_CONF, 1, w->conf_fd);
+	rc = rolerun_send_log(c, MESSAGE_LOG_ERROR, w->site->error_fd);
 	if (rc == SP_OK)
-		rc = rolerun_send_log(c, MESSAGE_LOG_ERROR, w->site->error_fd);
-	if (rc == SP_OK)
-		rc = rolerun_send_secrets(w, who, c);
+		rc = rolerun_send_generation(&w->now, who, c, false);
 	if (rc == SP_OK)
 		rc = rolerun_send_own(w, who, c);
 	if (rc == SP_OK) {
@@ -229,7 +284,7 @@ rolerun_spawn(const struct rolerun_world *w, unsigned who, int channel_fd,
 	s.change_ids = w->ids->change;
 	s.uid = reactor ? w->ids->reactor_uid : w->ids->recorder_uid;
 	s.gid = reactor ? w->ids->reactor_gid : w->ids->recorder_gid;
-	s.files = rolerun_files(w->conf, who);
+	s.files = rolerun_files(w->now.conf, who);
 	s.channel_fd = channel_fd;
 	return spawn_role(&s, pid);
 }

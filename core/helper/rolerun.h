@@ -3,18 +3,27 @@
 #define SP_HELPER_ROLERUN_H
 
 #include "base/buf.h"
+#include "helper/cas.h"
 #include "helper/ids.h"
 #include "helper/secrets.h"
 #include "helper/site.h"
 #include "ipc/channel.h"
 
+/* One configuration, as the roles are handed it; all borrowed. */
+struct rolerun_generation {
+	uint32_t number;
+	const struct conf *conf;
+	const struct secrets *secrets;
+	const struct cas *cas;
+	const struct site_set *set;
+	int conf_fd; /* sealed memfd of the expanded text */
+};
+
 /* All that the roles are made from; borrowed for the helper's life. */
 struct rolerun_world {
-	const struct conf *conf;
+	struct rolerun_generation now;
 	const struct ids *ids;
-	const struct secrets *secrets;
 	struct site *site;
-	int conf_fd; /* sealed memfd of the expanded text */
 	uint32_t flags; /* enum role_flag */
 	uint32_t reactor_restarts, recorder_restarts;
 	char *dir; /* where the programs are */
@@ -37,6 +46,14 @@ int rolerun_find(struct rolerun_world *w) must_check;
  */
 int rolerun_start(const struct rolerun_world *w, unsigned who, int peer_fd,
     pid_t *pid, struct channel **channel) must_check;
+
+/*
+ * Hands another configuration to a role that serves, up to PREPARE.
+ * Context: helper; does not block.
+ * Returns: 0; what channel_send() does not.
+ */
+int rolerun_prepare(const struct rolerun_generation *g, unsigned who,
+    struct channel *c) must_check;
 
 /* Descriptors that a role needs for so many connections. */
 uint64_t rolerun_files(const struct conf *conf, unsigned who);

@@ -10,20 +10,21 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "helper/complain.h"
 #include "helper/secrets.h"
 #include "os/fd.h"
 
 static int
 secrets_bad(const struct conf_secret *cs, const char *what)
 {
-	fprintf(stderr, "%s:%u: secret %s:%.*s %s\n", cs->file, cs->line,
+	complain("%s:%u: secret %s:%.*s %s", cs->file, cs->line,
 	    cs->from_env ? "env" : "file", VIEW_ARG(cs->name), what);
 	return SP_E_CONF;
 }
 
 /* The variable's value within environ, or NULL. */
 static char *
-secrets_env(struct view name)
+secrets_environ(struct view name)
 {
 	char **e;
 
@@ -33,11 +34,51 @@ secrets_env(struct view name)
 	return NULL;
 }
 
-static int
-secrets_read_env(const struct conf_secret *cs, struct buf *out)
+/* What was read before: the variable itself is cleared by then. */
+static const struct secrets_env *
+secrets_kept(const struct secrets *s, struct view name)
 {
-	const char *value = secrets_env(cs->name);
+	size_t i;
+
+	for (i = 0; i < s->env_n; i++)
+		if (view_eq(view_str(s->env[i].name), name))
+			return &s->env[i];
+	return NULL;
+}
+
+static int
+secrets_keep(struct secrets *s, struct view name, struct view value)
+{
+	struct secrets_env *grown, *e;
+
+	grown = mem_reallocarray(s->env, s->env_n + 1, sizeof(*grown));
+	if (grown == NULL)
+		return SP_E_NOMEM;
+	s->env = grown;
+	e = &grown[s->env_n];
+	e->name = mem_strndup(name.p, name.n);
+	e->value.p = mem_strndup(value.p, value.n);
+	e->value.n = value.n;
+	if (e->name == NULL || e->value.p == NULL) {
+		mem_free(e->name);
+		if (e->value.p != NULL)
+			mem_free_zero(e->value.p, value.n);
+		return SP_E_NOMEM;
+	}
+	s->env_n++;
+	return SP_OK;
+}
+
+static int
+secrets_read_env(struct secrets *s, const struct conf_secret *cs,
+    struct buf *out)
+{
+	const struct secrets_env *kept = secrets_kept(s, cs->name);
+	const char *value = secrets_environ(cs->name);
 	int rc;
+
+	if (kept != NULL)
+		return buf_add(out, kept->value.p, kept->value.n);
 
 	if (value == NULL || value[0] == 0)
 		return secrets_bad(cs,
@@ -47,7 +88,7 @@ secrets_read_env(const struct conf_secret *cs, struct buf *out)
 	if (rc == SP_E_LIMIT)
 		return secrets_bad(cs,
 		    "is too long; expected at most 16000 bytes");
-	return rc;
+	return rc == SP_OK ? secrets_keep(s, cs->name, view_str(value)) : rc;
 }
 
 /*
@@ -112,7 +153,7 @@ secrets_read_one(struct secrets *s, struct conf *conf, struct conf_secret *cs)
 	struct view v;
 	int rc;
 
-	rc = cs->from_env ? secrets_read_env(cs, &value)
+	rc = cs->from_env ? secrets_read_env(s, cs, &value)
 			  : secrets_read_file(cs, &value);
 	v = buf_view(&value);
 	if (rc == SP_OK) {
@@ -135,17 +176,30 @@ secrets_read_one(struct secrets *s, struct conf *conf, struct conf_secret *cs)
 	return rc;
 }
 
+static int
+secrets_inherit(struct secrets *s, const struct secrets *before)
+{
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; before != NULL && i < before->env_n && rc == SP_OK; i++)
+		rc = secrets_keep(s, view_str(before->env[i].name),
+		    view_of(before->env[i].value.p, before->env[i].value.n));
+	return rc;
+}
+
 int
-secrets_read(struct secrets *s, struct conf *conf)
+secrets_read(struct secrets *s, struct conf *conf, const struct secrets *before)
 {
 	struct conf_secret *cs;
 	size_t i;
 	char *value;
-	int rc, worst = SP_OK;
+	int rc, worst;
 
 	memset(s, 0, sizeof(*s));
-	if (conf->secrets_n == 0)
-		return SP_OK;
+	worst = secrets_inherit(s, before);
+	if (conf->secrets_n == 0 || worst != SP_OK)
+		return worst;
 	s->values = mem_calloc(conf->secrets_n, sizeof(*s->values));
 	if (s->values == NULL)
 		return SP_E_NOMEM;
@@ -158,7 +212,7 @@ secrets_read(struct secrets *s, struct conf *conf)
 	/* after all, as two may name one variable; also in /proc/PID/environ */
 	for (i = 0; i < conf->secrets_n; i++) {
 		cs = conf->secrets[i];
-		value = cs->from_env ? secrets_env(cs->name) : NULL;
+		value = cs->from_env ? secrets_environ(cs->name) : NULL;
 		if (value != NULL)
 			mem_zero(value, strlen(value));
 	}
@@ -174,5 +228,10 @@ secrets_clear(struct secrets *s)
 		if (s->values[i].p != NULL)
 			mem_free_zero(s->values[i].p, s->values[i].n);
 	mem_free(s->values);
+	for (i = 0; i < s->env_n; i++) {
+		mem_free_zero(s->env[i].value.p, s->env[i].value.n);
+		mem_free(s->env[i].name);
+	}
+	mem_free(s->env);
 	memset(s, 0, sizeof(*s));
 }

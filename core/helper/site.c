@@ -2,13 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "helper/activate.h"
+#include "helper/complain.h"
 #include "helper/site.h"
 #include "os/dir.h"
 #include "os/fd.h"
@@ -21,7 +23,7 @@ site_bad(const char *what, struct view path, int rc, const char *why)
 {
 	if (rc == SP_E_NOMEM)
 		return rc;
-	fprintf(stderr, "sallyport: %s \"%.*s\": %s\n", what, VIEW_ARG(path),
+	complain("sallyport: %s \"%.*s\": %s", what, VIEW_ARG(path),
 	    why != NULL && why[0] != 0 ? why : err_str(rc));
 	return SP_E_CONF;
 }
@@ -72,9 +74,9 @@ site_open_state(struct site *s)
 	rc = dir_lock(s->state_fd, site_lock, &s->lock_fd, &holder);
 	if (rc != SP_E_EXISTS)
 		return rc == SP_OK ? rc : site_bad("state_dir", path, rc, NULL);
-	fprintf(stderr,
-	    "sallyport: state_dir \"%.*s\" is in use by another sallyport, "
-	    "process %ld; expected one on each state_dir\n",
+	complain("sallyport: state_dir \"%.*s\" is in use by another "
+		 "sallyport, "
+		 "process %ld; expected one on each state_dir",
 	    VIEW_ARG(path), (long)holder);
 	return SP_E_CONF;
 }
@@ -102,10 +104,40 @@ site_open_keys(struct site *s)
 	return rc;
 }
 
-static int
-site_open_trace(struct site *s, const struct conf_capture *c)
+/*
+ * The folder of the traces as they are named by default: the recorder may get
+ * others beneath it later.  What is in the way there is no reason not to start.
+ */
+static void
+site_open_root(struct site *s)
 {
 	const struct ids *ids = s->ids;
+	struct dir_want want = { ids->recorder_uid, ids->recorder_gid, 0700,
+		ids->change, ids->change ? 0755 : 0700, !ids->change };
+	struct buf path = BUF_INIT(8192);
+	const char *why = NULL;
+	int rc;
+
+	if (ids->has_trace_group) {
+		want.gid = ids->trace_gid;
+		want.mode = 02750;
+		want.set_ids = true;
+	}
+	rc =
+	    buf_printf(&path, "%.*s/traces", VIEW_ARG(s->conf->main.state_dir));
+	if (rc == SP_OK)
+		rc = site_open_dir(buf_view(&path), &want, &s->root_fd, &why);
+	if (rc != SP_OK)
+		log_info("%.*s: %s: a reload can add no directory of traces",
+		    VIEW_ARG(buf_view(&path)),
+		    why != NULL && why[0] ? why : err_str(rc));
+	buf_clear(&path);
+}
+
+static int
+site_open_trace(const struct ids *ids, const struct conf_capture *c,
+    struct site_set *s)
+{
 	struct dir_want want = { ids->recorder_uid, ids->recorder_gid, 0700,
 		ids->change, ids->change ? 0755 : 0700, !ids->change };
 	const char *why = NULL;
@@ -121,10 +153,10 @@ site_open_trace(struct site *s, const struct conf_capture *c)
 	}
 	rc = site_open_dir(c->trace_dir, &want, &fd, &why);
 	if (rc == SP_E_DENIED && ids->change && why[0] != 0) {
-		fprintf(stderr,
-		    "%s:%u: trace directory \"%.*s\" %s; expected one that "
-		    "does not exist yet, or that the recorder owns: chown "
-		    "%u:%u\n",
+		complain("%s:%u: trace directory \"%.*s\" %s; expected one "
+			 "that "
+			 "does not exist yet, or that the recorder owns: chown "
+			 "%u:%u",
 		    c->pos.file, c->pos.line, VIEW_ARG(c->trace_dir), why,
 		    (unsigned)want.uid, (unsigned)want.gid);
 		return SP_E_CONF;
@@ -196,65 +228,251 @@ site_open_logs(struct site *s)
  * from the operator's configuration alone, and for paths see sock.c.
  */
 static int
-site_listen(struct site *s, const struct conf_listen *l)
+site_bind(const struct conf_listen *l, struct site_listen *out)
 {
 	const char *step = "";
 	int backlog = l->backlog > 65535 ? 65535 : (int)l->backlog;
-	int fd = -1, rc;
+	int rc;
+
+	out->fd = activate_take(l);
+	out->passed = out->fd >= 0;
+	if (out->passed)
+		return SP_OK;
+	rc = l->is_unix
+	    ? sock_listen_unix(l->address, backlog, &out->fd, &step)
+	    : sock_listen_tcp(l->address, l->port, backlog, &out->fd, &step);
+	if (rc == SP_OK)
+		return rc;
+	complain("%s:%u: cannot listen on %.*s port %u: %s: %s", l->pos.file,
+	    l->pos.line, VIEW_ARG(l->address), (unsigned)l->port, step,
+	    rc == SP_E_EXISTS ? "in use by another process" : err_str(rc));
+	return SP_E_CONF;
+}
+
+/* The nth different address of a configuration. */
+static const struct conf_listen *
+site_address(const struct conf *conf, uint32_t index)
+{
+	size_t i, j;
+
+	for (i = 0; i < conf->servers_n; i++)
+		for (j = 0; j < conf->servers[i]->listens_n; j++)
+			if (conf->servers[i]->listens[j].index == index)
+				return &conf->servers[i]->listens[j];
+	return NULL;
+}
+
+static bool
+site_taken(const struct site_set *set, uint32_t was)
+{
+	size_t i;
+
+	for (i = 0; i < set->listens_n; i++)
+		if (set->listens[i].kept && set->listens[i].was == was)
+			return true;
+	return false;
+}
+
+/*
+ * The socket that is there for this address, if there is one.  Several with
+ * port 0 are taken in the order of the text.
+ */
+static bool
+site_keep(const struct site *s, const struct site_set *set,
+    const struct conf_listen *l, struct site_listen *out)
+{
+	const struct conf_listen *o;
+	const struct site_listen *have;
+	size_t i;
+
+	for (i = 0; s != NULL && i < s->set.listens_n; i++) {
+		have = &s->set.listens[i];
+		o = site_address(s->conf, have->index);
+		if (o == NULL || o->is_unix != l->is_unix ||
+		    o->port != l->port || !view_eq(o->address, l->address) ||
+		    site_taken(set, have->index))
+			continue;
+		*out = *have;
+		out->kept = true;
+		out->was = have->index;
+		/* listen(2) again sets the backlog alone */
+		if (o->backlog != l->backlog && !out->passed)
+			(void)listen(out->fd,
+			    l->backlog > 65535 ? 65535 : (int)l->backlog);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Binding is what root is for here: ports below 1024.  Safe: addresses come
+ * from the operator's configuration alone, and for paths see sock.c.
+ */
+static int
+site_listen(const struct site *before, const struct conf_listen *l,
+    struct site_set *set)
+{
+	struct site_listen *out = &set->listens[set->listens_n];
+	int rc = SP_OK;
 
 	if (l->shared) /* another server's `listen` opens the address */
 		return SP_OK;
-	if (s->listens_n == ROLE_LISTENERS_MAX) {
-		fprintf(stderr,
-		    "%s:%u: one listen too many; expected at most %d\n",
+	if (set->listens_n == ROLE_LISTENERS_MAX) {
+		complain("%s:%u: one listen too many; expected at most %d",
 		    l->pos.file, l->pos.line, ROLE_LISTENERS_MAX);
 		return SP_E_CONF;
 	}
-	rc = l->is_unix
-	    ? sock_listen_unix(l->address, backlog, &fd, &step)
-	    : sock_listen_tcp(l->address, l->port, backlog, &fd, &step);
-	if (rc != SP_OK) {
-		fprintf(stderr,
-		    "%s:%u: cannot listen on %.*s port %u: %s: %s\n",
-		    l->pos.file, l->pos.line, VIEW_ARG(l->address),
-		    (unsigned)l->port, step,
-		    rc == SP_E_EXISTS ? "in use by another process"
-				      : err_str(rc));
-		return SP_E_CONF;
+	memset(out, 0, sizeof(*out));
+	if (!site_keep(before, set, l, out))
+		rc = site_bind(l, out);
+	if (rc == SP_OK) {
+		out->index = l->index;
+		set->listens_n++;
 	}
-	s->listens[s->listens_n].index = l->index;
-	s->listens[s->listens_n].fd = fd;
-	s->listens_n++;
-	return SP_OK;
+	return rc;
+}
+
+static int
+site_open_set(const struct site *before, const struct ids *ids,
+    const struct conf *conf, struct site_set *set)
+{
+	const struct conf_server *server;
+	size_t i, j;
+	int rc = SP_OK;
+
+	for (i = 0; rc == SP_OK && i < conf->captures_n; i++)
+		if (!conf->captures[i]->off)
+			rc = site_open_trace(ids, conf->captures[i], set);
+	for (i = 0; rc == SP_OK && i < conf->servers_n; i++) {
+		server = conf->servers[i];
+		for (j = 0; rc == SP_OK && j < server->listens_n; j++)
+			rc = site_listen(before, &server->listens[j], set);
+	}
+	return rc;
 }
 
 int
 site_open(struct site *s, const struct conf *conf, const struct ids *ids)
 {
-	const struct conf_server *server;
-	size_t i, j;
 	int rc;
 
 	memset(s, 0, sizeof(*s));
 	s->conf = conf;
 	s->ids = ids;
-	s->state_fd = s->lock_fd = s->key_fd = -1;
+	s->state_fd = s->lock_fd = s->key_fd = s->root_fd = -1;
 	s->error_fd = s->access_fd = -1;
+	s->set.error_fd = s->set.access_fd = -1;
 	rc = site_open_logs(s);
 	if (rc == SP_OK)
 		rc = site_open_state(s);
 	if (rc == SP_OK)
 		rc = site_open_keys(s);
-	for (i = 0; rc == SP_OK && i < conf->captures_n; i++)
-		if (!conf->captures[i]->off)
-			rc = site_open_trace(s, conf->captures[i]);
-	for (i = 0; rc == SP_OK && i < conf->servers_n; i++) {
-		server = conf->servers[i];
-		for (j = 0; rc == SP_OK && j < server->listens_n; j++)
-			rc = site_listen(s, &server->listens[j]);
+	if (rc == SP_OK) {
+		site_open_root(s);
+		rc = site_open_set(NULL, ids, conf, &s->set);
 	}
-	return rc;
+	return rc == SP_OK ? activate_check() : rc;
 }
+
+/* ---- another configuration ------------------------------------------------ */
+
+static int
+site_next_log(const char *what, struct view before, struct view path, int *fd)
+{
+	static const struct view syslog = { "syslog", 6 };
+	const char *why = NULL;
+	int rc;
+
+	if (view_eq(before, path))
+		return SP_OK;
+	/* a role has no way to the system's logger once it is confined */
+	if (view_eq(before, syslog) || view_eq(path, syslog)) {
+		complain("sallyport: %s: from or to \"syslog\" needs a restart",
+		    what);
+		return SP_E_CONF;
+	}
+	rc = site_open_log(path, fd, &why);
+	return rc == SP_OK ? rc : site_bad(what, path, rc, why);
+}
+
+int
+site_next(const struct site *s, const struct conf *conf, struct site_set *set)
+{
+	const struct conf_main *old = &s->conf->main, *now = &conf->main;
+	int rc;
+
+	memset(set, 0, sizeof(*set));
+	set->error_fd = set->access_fd = -1;
+	rc = site_next_log("error_log", old->error_log, now->error_log,
+	    &set->error_fd);
+	if (rc == SP_OK)
+		rc = site_next_log("access_log", old->access_log,
+		    now->access_log, &set->access_fd);
+	return rc == SP_OK ? site_open_set(s, s->ids, conf, set) : rc;
+}
+
+static void
+site_close_listen(struct site_listen *l)
+{
+	if (!l->passed)
+		sock_unlink(l->fd);
+	fd_close(&l->fd);
+}
+
+static void
+site_close_traces(struct site_set *set)
+{
+	size_t i;
+
+	for (i = 0; i < set->traces_n; i++)
+		fd_close(&set->traces[i].fd);
+	set->traces_n = 0;
+}
+
+void
+site_take(struct site *s, const struct conf *conf, struct site_set *set)
+{
+	size_t i;
+
+	for (i = 0; i < s->set.listens_n; i++)
+		if (!site_taken(set, s->set.listens[i].index))
+			site_close_listen(&s->set.listens[i]);
+	site_close_traces(&s->set);
+	/* the log's number stays, as it is written to */
+	if (set->error_fd >= 0 && s->error_fd >= 0) {
+		if (dup3(set->error_fd, s->error_fd, O_CLOEXEC) < 0)
+			log_error("error_log: %s", strerror(errno));
+		fd_close(&set->error_fd);
+	}
+	if (set->access_fd >= 0 ||
+	    view_eq(conf->main.access_log, VIEW("off"))) {
+		fd_close(&s->access_fd);
+		s->access_fd = set->access_fd;
+	}
+	s->conf = conf;
+	s->set = *set;
+	s->set.error_fd = s->set.access_fd = -1;
+	for (i = 0; i < s->set.listens_n; i++)
+		s->set.listens[i].kept = false;
+	memset(set, 0, sizeof(*set));
+	set->error_fd = set->access_fd = -1;
+}
+
+void
+site_give_up(struct site_set *set)
+{
+	size_t i;
+
+	for (i = 0; i < set->listens_n; i++)
+		if (!set->listens[i].kept)
+			site_close_listen(&set->listens[i]);
+	set->listens_n = 0;
+	site_close_traces(set);
+	fd_close(&set->error_fd);
+	fd_close(&set->access_fd);
+}
+
+/* ---- as it is ------------------------------------------------------------- */
 
 int
 site_reopen_logs(struct site *s)
@@ -283,11 +501,11 @@ site_addresses(const struct site *s, struct buf *out)
 	size_t i;
 	int rc = SP_OK;
 
-	for (i = 0; rc == SP_OK && i < s->listens_n; i++) {
+	for (i = 0; rc == SP_OK && i < s->set.listens_n; i++) {
 		if (i > 0)
 			rc = buf_add_char(out, ' ');
 		if (rc == SP_OK)
-			rc = sock_name(s->listens[i].fd, out);
+			rc = sock_name(s->set.listens[i].fd, out);
 	}
 	return rc;
 }
@@ -297,11 +515,9 @@ site_close_listeners(struct site *s)
 {
 	size_t i;
 
-	for (i = 0; i < s->listens_n; i++) {
-		sock_unlink(s->listens[i].fd);
-		fd_close(&s->listens[i].fd);
-	}
-	s->listens_n = 0;
+	for (i = 0; i < s->set.listens_n; i++)
+		site_close_listen(&s->set.listens[i]);
+	s->set.listens_n = 0;
 }
 
 int
@@ -320,7 +536,7 @@ site_holder(const struct conf *conf, pid_t *pid)
 	mem_free(text);
 	if (rc == SP_OK)
 		return rc;
-	fprintf(stderr, "sallyport: nothing runs on state_dir \"%.*s\"%s%s\n",
+	complain("sallyport: nothing runs on state_dir \"%.*s\"%s%s",
 	    VIEW_ARG(path), rc == SP_E_NOTFOUND ? "" : ": ",
 	    rc == SP_E_NOTFOUND ? "" : err_str(rc));
 	return SP_E_NOTFOUND;
@@ -329,13 +545,10 @@ site_holder(const struct conf *conf, pid_t *pid)
 void
 site_clear(struct site *s)
 {
-	size_t i;
-
 	site_close_listeners(s);
-	for (i = 0; i < s->traces_n; i++)
-		fd_close(&s->traces[i].fd);
-	s->traces_n = 0;
+	site_close_traces(&s->set);
 	fd_close(&s->key_fd);
+	fd_close(&s->root_fd);
 	fd_close(&s->access_fd);
 	fd_close(&s->error_fd);
 	fd_close(&s->lock_fd);

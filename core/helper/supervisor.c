@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +12,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "helper/complain.h"
 #include "helper/notify.h"
-#include "helper/supervisor.h"
+#include "helper/supervisor_priv.h"
 #include "ipc/wire.h"
 #include "os/dir.h"
 #include "os/fd.h"
@@ -31,54 +33,12 @@ enum {
 	SUP_READY_LINE_MAX = 16 * 1024,
 };
 
-enum sup_phase {
-	SUP_STARTING, /* until both were ready once */
-	SUP_SERVING,
-	SUP_DRAINING, /* waits for DRAINED */
-	SUP_STOP_REACTOR, /* waits for its end, and only then */
-	SUP_STOP_RECORDER, /* is the recorder stopped */
-};
-
-struct supervisor;
-
-struct sup_role {
-	struct supervisor *s;
-	unsigned who; /* enum message_party */
-	pid_t pid; /* -1: does not run */
-	struct channel *c; /* NULL: none, or ended */
-	struct poller_fd *f;
-	struct poller_timer *restart;
-	struct poller_timer *deadline; /* READY, DRAINED, the end */
-	bool ready;
-	uint64_t ready_at_ms; /* 0: was not */
-	uint64_t backoff_ms;
-	unsigned compromised; /* times it broke the protocol */
-	int peer_fd; /* its end of a socket to the other, waiting for it */
-};
-
-struct supervisor {
-	struct rolerun_world *w;
-	struct poller *p;
-	enum sup_phase phase;
-	unsigned stops; /* signals so far */
-	bool hurry; /* no waiting for calls in flight */
-	bool pid_written;
-	int status;
-	struct sup_role reactor, recorder;
-};
-
 static void sup_advance(struct supervisor *s);
 
 static struct sup_role *
 sup_other(struct sup_role *r)
 {
 	return r->who == MESSAGE_REACTOR ? &r->s->recorder : &r->s->reactor;
-}
-
-static bool
-sup_stopping(const struct supervisor *s)
-{
-	return s->phase >= SUP_DRAINING;
 }
 
 static uint32_t *
@@ -97,16 +57,17 @@ sup_end_channel(struct sup_role *r)
 	r->c = NULL;
 }
 
-static void
-sup_kill(struct sup_role *r)
+void
+supervisor_kill(struct sup_role *r)
 {
 	/* not reaped yet, so the number is still this very process's */
 	if (r->pid > 0)
 		(void)kill(r->pid, SIGKILL);
 }
 
-static int
-sup_send(struct sup_role *r, enum message_type type, struct view body, int fd)
+int
+supervisor_send(struct sup_role *r, enum message_type type, struct view body,
+    int fd)
 {
 	int rc;
 
@@ -119,7 +80,7 @@ sup_send(struct sup_role *r, enum message_type type, struct view body, int fd)
 		/* it reads nothing: nothing more can be told to it */
 		log_error("%s takes no messages (%s) and is ended",
 		    rolerun_name(r->who), err_str(rc));
-		sup_kill(r);
+		supervisor_kill(r);
 	}
 	return rc;
 }
@@ -129,10 +90,10 @@ sup_tell_restarts(struct sup_role *to)
 {
 	struct buf b = BUF_INIT(16);
 
-	if (to->ready && !sup_stopping(to->s) &&
+	if (to->ready && !supervisor_stopping(to->s) &&
 	    wire_put_u32(&b, to->s->w->reactor_restarts) == SP_OK &&
 	    wire_put_u32(&b, to->s->w->recorder_restarts) == SP_OK)
-		(void)!sup_send(to, MESSAGE_RESTARTS, buf_view(&b), -1);
+		(void)!supervisor_send(to, MESSAGE_RESTARTS, buf_view(&b), -1);
 	buf_clear(&b);
 }
 
@@ -141,7 +102,7 @@ sup_tell_restarts(struct sup_role *to)
 static void
 sup_print_ready(struct supervisor *s)
 {
-	const struct conf_main *m = &s->w->conf->main;
+	const struct conf_main *m = &s->w->now.conf->main;
 	struct buf b = BUF_INIT(SUP_READY_LINE_MAX);
 	int rc = buf_add_str(&b, "ready: listening on ");
 
@@ -161,7 +122,7 @@ sup_print_ready(struct supervisor *s)
 static void
 sup_write_pid(struct supervisor *s)
 {
-	struct view v = s->w->conf->main.pid_file;
+	struct view v = s->w->now.conf->main.pid_file;
 	const char *why = "";
 	char text[32], *path;
 	int n, rc;
@@ -186,7 +147,7 @@ sup_write_pid(struct supervisor *s)
 static void
 sup_remove_pid(const struct supervisor *s)
 {
-	struct view v = s->w->conf->main.pid_file;
+	struct view v = s->w->now.conf->main.pid_file;
 	char *path = s->pid_written ? mem_strndup(v.p, v.n) : NULL;
 
 	if (path != NULL)
@@ -217,6 +178,7 @@ sup_on_ready(struct sup_role *r, const struct channel_msg *m)
 	sup_tell_restarts(r);
 	if (r->s->phase == SUP_STARTING && sup_other(r)->ready)
 		sup_serve(r->s);
+	sup_reload_ready(r->s);
 	return SP_OK;
 }
 
@@ -253,6 +215,8 @@ static const struct {
 	{ MESSAGE_READY, sup_on_ready },
 	{ MESSAGE_FAILED, sup_on_failed },
 	{ MESSAGE_DRAINED, sup_on_drained },
+	{ MESSAGE_PREPARED, sup_reload_prepared },
+	{ MESSAGE_COMMITTED, sup_reload_committed },
 };
 
 static int
@@ -289,14 +253,14 @@ sup_read(struct sup_role *r)
 		log_error("%s broke the protocol and is ended as compromised "
 			  "(%u so far)",
 		    rolerun_name(r->who), r->compromised);
-		sup_kill(r);
+		supervisor_kill(r);
 		sup_end_channel(r);
 		return;
 	}
 	sup_end_channel(r);
 	/* no channel, no use; on the way out it may still have to write */
-	if (!sup_stopping(r->s))
-		sup_kill(r);
+	if (!supervisor_stopping(r->s))
+		supervisor_kill(r);
 }
 
 static void
@@ -333,7 +297,7 @@ sup_peer(struct sup_role *r, int *out)
 		return rc;
 	*out = pair[0];
 	if (o->c != NULL) {
-		(void)!sup_send(o, MESSAGE_PEER, VIEW_NONE, pair[1]);
+		(void)!supervisor_send(o, MESSAGE_PEER, VIEW_NONE, pair[1]);
 	} else {
 		fd_close(&o->peer_fd);
 		o->peer_fd = pair[1];
@@ -359,7 +323,7 @@ sup_start(struct sup_role *r)
 	    sup_on_channel, r);
 	if (r->f == NULL) {
 		sup_end_channel(r);
-		sup_kill(r);
+		supervisor_kill(r);
 		return SP_OK; /* its end is handled like any other */
 	}
 	poller_timer_set(r->deadline, SUP_READY_MS);
@@ -386,7 +350,7 @@ sup_on_restart(void *arg)
 	struct sup_role *r = arg;
 	int rc;
 
-	if (sup_stopping(r->s))
+	if (supervisor_stopping(r->s))
 		return;
 	(*sup_count(r))++;
 	sup_tell_restarts(sup_other(r));
@@ -407,7 +371,7 @@ sup_stop_role(struct sup_role *r, uint64_t grace_ms)
 	poller_timer_stop(r->restart);
 	if (r->pid < 0)
 		return true;
-	(void)!sup_send(r, MESSAGE_STOP, VIEW_NONE, -1);
+	(void)!supervisor_send(r, MESSAGE_STOP, VIEW_NONE, -1);
 	poller_timer_set(r->deadline, grace_ms);
 	return false;
 }
@@ -431,12 +395,13 @@ sup_advance(struct supervisor *s)
 static int
 sup_ask_to_drain(struct supervisor *s)
 {
-	uint64_t ms = s->w->conf->main.drain_timeout_ms;
+	uint64_t ms = s->w->now.conf->main.drain_timeout_ms;
 	struct buf b = BUF_INIT(16);
 	int rc = SP_E_STATE;
 
 	if (ms > 0 && s->reactor.ready && wire_put_u64(&b, ms) == SP_OK)
-		rc = sup_send(&s->reactor, MESSAGE_DRAIN_REQ, buf_view(&b), -1);
+		rc = supervisor_send(&s->reactor, MESSAGE_DRAIN_REQ,
+		    buf_view(&b), -1);
 	buf_clear(&b);
 	if (rc != SP_OK)
 		return rc;
@@ -451,11 +416,12 @@ sup_begin_stop(struct supervisor *s)
 {
 	poller_timer_stop(s->reactor.restart);
 	poller_timer_stop(s->recorder.restart);
+	sup_reload_stop(s);
 	notify_send("STOPPING=1");
 	if (!s->hurry && sup_ask_to_drain(s) == SP_OK) {
 		s->phase = SUP_DRAINING;
 		log_notice("draining: calls in flight have %" PRIu64 " ms",
-		    s->w->conf->main.drain_timeout_ms);
+		    s->w->now.conf->main.drain_timeout_ms);
 		/* or clients would wait in a queue that nobody serves */
 		site_close_listeners(s->w->site);
 		return;
@@ -470,7 +436,7 @@ sup_stop(struct supervisor *s, bool now)
 {
 	if (now)
 		s->hurry = true;
-	if (!sup_stopping(s)) {
+	if (!supervisor_stopping(s)) {
 		sup_begin_stop(s);
 	} else if (now && s->phase == SUP_DRAINING) {
 		log_notice("stopping at once");
@@ -494,8 +460,8 @@ sup_on_deadline(void *arg)
 		return;
 	}
 	log_error("%s did not %s in time and is killed", rolerun_name(r->who),
-	    sup_stopping(r->s) ? "end" : "become ready");
-	sup_kill(r);
+	    supervisor_stopping(r->s) ? "end" : "become ready");
+	supervisor_kill(r);
 }
 
 static void
@@ -511,9 +477,10 @@ sup_died(struct sup_role *r, int status)
 	sup_end_channel(r);
 	poller_timer_stop(r->deadline);
 	r->ready = false;
+	sup_reload_lost(r);
 	if (WIFSIGNALED(status))
 		log_error("%s died of signal %d", name, WTERMSIG(status));
-	else if (WEXITSTATUS(status) != 0 || !sup_stopping(s))
+	else if (WEXITSTATUS(status) != 0 || !supervisor_stopping(s))
 		log_error("%s ended with status %d", name, WEXITSTATUS(status));
 	if (s->phase == SUP_STARTING) {
 		s->status = 1;
@@ -566,34 +533,64 @@ sup_on_stop(void *arg, int signo)
 static void
 sup_on_hangup(void *arg, int signo)
 {
-	(void)arg;
-	(void)signo;
-	log_notice("SIGHUP: the configuration is not read again by this "
-		   "version; nothing changes, a restart reads it");
+	struct supervisor *s = arg;
+
+	log_notice("signal %d: reading the configuration again", signo);
+	sup_reload_ask(s);
 }
 
 static void
 sup_send_log(struct sup_role *r, enum message_log which, int fd)
 {
 	uint8_t body = (uint8_t)which;
-	int copy = fd >= 0 ? dup(fd) : -1;
+	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 4) : -1;
 
 	if (copy >= 0)
-		(void)!sup_send(r, MESSAGE_LOG, view_of(&body, 1), copy);
+		(void)!supervisor_send(r, MESSAGE_LOG, view_of(&body, 1), copy);
+}
+
+void
+supervisor_send_logs(struct supervisor *s)
+{
+	const struct site *site = s->w->site;
+
+	sup_send_log(&s->reactor, MESSAGE_LOG_ERROR, site->error_fd);
+	sup_send_log(&s->recorder, MESSAGE_LOG_ERROR, site->error_fd);
+	sup_send_log(&s->reactor, MESSAGE_LOG_ACCESS, site->access_fd);
 }
 
 static void
 sup_on_reopen(void *arg, int signo)
 {
 	struct supervisor *s = arg;
-	struct site *site = s->w->site;
 
 	(void)signo;
-	if (site_reopen_logs(site) == SP_OK)
+	if (site_reopen_logs(s->w->site) == SP_OK)
 		log_notice("logs are opened again");
-	sup_send_log(&s->reactor, MESSAGE_LOG_ERROR, site->error_fd);
-	sup_send_log(&s->recorder, MESSAGE_LOG_ERROR, site->error_fd);
-	sup_send_log(&s->reactor, MESSAGE_LOG_ACCESS, site->access_fd);
+	supervisor_send_logs(s);
+}
+
+static void
+sup_on_watchdog(void *arg)
+{
+	struct supervisor *s = arg;
+
+	notify_send("WATCHDOG=1");
+	poller_timer_set(s->watchdog, s->watchdog_ms);
+}
+
+/* Half of what the manager allows, as sd_watchdog_enabled(3) advises. */
+static int
+sup_watch(struct supervisor *s)
+{
+	s->watchdog_ms = notify_watchdog_ms() / 2;
+	if (s->watchdog_ms == 0)
+		return SP_OK;
+	s->watchdog = poller_timer_new(s->p, sup_on_watchdog, s);
+	if (s->watchdog == NULL)
+		return SP_E_NOMEM;
+	poller_timer_set(s->watchdog, 0);
+	return SP_OK;
 }
 
 /* ---- the loop ------------------------------------------------------------- */
@@ -614,7 +611,7 @@ sup_after(void *arg)
 		if (channel_queued(both[i]->c) > 0)
 			want |= POLLER_WRITE;
 		if (poller_want(both[i]->f, want) != SP_OK)
-			sup_kill(both[i]);
+			supervisor_kill(both[i]);
 	}
 }
 
@@ -654,6 +651,10 @@ sup_init(struct supervisor *s)
 	rc = sup_init_role(s, &s->reactor, MESSAGE_REACTOR);
 	if (rc == SP_OK)
 		rc = sup_init_role(s, &s->recorder, MESSAGE_RECORDER);
+	if (rc == SP_OK)
+		rc = sup_reload_init(s);
+	if (rc == SP_OK)
+		rc = sup_watch(s);
 	for (i = 0; rc == SP_OK && i < sizeof(signals) / sizeof(signals[0]);
 	     i++)
 		rc = poller_signal(s->p, signals[i].signo, signals[i].cb, s);
@@ -672,13 +673,14 @@ sup_clear_role(struct sup_role *r)
 }
 
 int
-supervisor_run(struct rolerun_world *w)
+supervisor_run(struct rolerun_world *w, struct reload *r)
 {
 	struct supervisor s;
 	int rc;
 
 	memset(&s, 0, sizeof(s));
 	s.w = w;
+	s.r = r;
 	s.reactor.peer_fd = s.recorder.peer_fd = -1;
 	rc = sup_init(&s);
 	/* the recorder first: the reactor opens for clients when it is there */
@@ -689,9 +691,12 @@ supervisor_run(struct rolerun_world *w)
 	if (rc != SP_OK) {
 		log_error("cannot start: %s", err_str(rc));
 		s.status = 1;
-		sup_kill(&s.recorder);
+		supervisor_kill(&s.recorder);
 	} else {
+		/* whoever started it no longer looks on */
+		complain_to_log(true);
 		rc = poller_run(s.p);
+		complain_to_log(false);
 		if (rc != SP_OK) {
 			log_error("event loop: %s", err_str(rc));
 			s.status = 1;
@@ -701,6 +706,8 @@ supervisor_run(struct rolerun_world *w)
 	if (s.p != NULL) {
 		sup_clear_role(&s.reactor);
 		sup_clear_role(&s.recorder);
+		sup_reload_clear(&s);
+		poller_timer_free(s.watchdog);
 	}
 	poller_free(s.p);
 	return s.status;

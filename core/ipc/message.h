@@ -15,6 +15,9 @@ enum {
 	MESSAGE_BULK_MAX = 128 * 1024, /* body of a bulk message */
 };
 
+/* MESSAGE_CA for every upstream without certificates of its own. */
+#define MESSAGE_CA_SYSTEM UINT32_MAX
+
 enum message_party {
 	MESSAGE_HELPER = 1 << 0,
 	MESSAGE_REACTOR = 1 << 1,
@@ -30,7 +33,12 @@ enum message_state {
 };
 
 enum message_type {
-	/* helper to a role, while it boots; LOG and PEER also later */
+	/*
+	 * Helper to a role, while it boots; LOG and PEER also later.  CONF,
+	 * SECRET, CA, LISTENER, LISTEN_KEEP and TRACE_DIR also make up a new
+	 * generation of the configuration for a role that serves: CONF comes
+	 * first, PREPARE last, one answer (PREPARED), then COMMIT or ABANDON.
+	 */
 	MESSAGE_CONF = 1, /* fd sealed memfd; u32 generation */
 	MESSAGE_SECRET, /* u32 id, bytes value */
 	MESSAGE_LISTENER, /* fd listening socket; u32 conf_listen.index */
@@ -42,17 +50,27 @@ enum message_type {
 	MESSAGE_RESTARTS, /* u32 reactor restarts, u32 recorder restarts */
 	MESSAGE_DRAIN_REQ, /* u64 milliseconds to the deadline */
 	MESSAGE_STOP, /* empty */
+	MESSAGE_CA, /* fd sealed memfd, PEM; u32 conf_upstream.index */
+	MESSAGE_TRACE_ROOT, /* fd directory: traces beneath it may come later */
+	MESSAGE_LISTEN_KEEP, /* u32 conf_listen.index, u32 that of before */
+	MESSAGE_PREPARE, /* u32 generation: make it ready */
+	MESSAGE_COMMIT, /* u32 generation: what is new takes it */
+	MESSAGE_ABANDON, /* u32 generation: forget it */
 	/* role to helper */
 	MESSAGE_READY = 32, /* empty: serving */
 	MESSAGE_FAILED, /* bytes: why it cannot start; the helper exits */
 	MESSAGE_DRAINED, /* empty: nothing is open any more */
+	MESSAGE_PREPARED, /* u32 generation, bytes why it cannot, or empty */
+	MESSAGE_COMMITTED, /* u32 generation */
 	/* reactor to recorder */
 	MESSAGE_TURN_OPEN = 64,
 	/*
-	 * u32 turn handle (the reactor's, unique while open), u32 capture
-	 * index, bytes session id, u64 wall clock us at the request's
-	 * arrival, u32 flags (enum message_turn_flag), bytes meta: a JSON
-	 * object whose members go into the record's "metadata"
+	 * u32 turn handle (the reactor's, unique while open), u32 generation,
+	 * bytes name of the capture, bytes session id, u64 wall clock us at
+	 * the request's arrival, u32 flags (enum message_turn_flag), bytes
+	 * meta: a JSON object whose members go into the record's "metadata".
+	 * A recorder that does not know the generation (it was started after
+	 * that ended) takes its own capture of that name.
 	 */
 	MESSAGE_TURN_DATA,
 	/*
@@ -67,6 +85,16 @@ enum message_type {
 	 * members added to "metadata")
 	 */
 	MESSAGE_TURN_DELIVERED, /* u32 handle, u8 1 if the client got the end */
+	/*
+	 * Requests: u32 request number first; each is answered by one
+	 * SESSION_REPLY, or by TRACE_FILE.
+	 */
+	MESSAGE_SESSION_CREATE, /* u32, a session (session_msg.h) */
+	MESSAGE_SESSION_END, /* u32, bytes id, bytes outcome or empty */
+	MESSAGE_SESSION_GET, /* u32, bytes id */
+	MESSAGE_SESSION_LIST, /* u32, bytes id to begin behind, u32 limit */
+	MESSAGE_SESSION_TRACE, /* u32, bytes id: its file */
+	MESSAGE_GENERATION_END, /* u32 generation: no turn of it opens now */
 	/* recorder to reactor */
 	MESSAGE_REC_STATE = 96, /* u8 1 ok, 0 not accepting; bytes why */
 	MESSAGE_TURN_CREDIT, /* repeated: u32 handle, u32 bytes consumed */
@@ -77,6 +105,16 @@ enum message_type {
 	 * bits are the recorder's own: only counted by the reactor), u8 length
 	 * and bytes of finish_reason
 	 */
+	/* a new reactor is told of every open session, then that it was all */
+	MESSAGE_SESSION, /* a session (session_msg.h) */
+	MESSAGE_REPLAY_DONE, /* empty */
+	MESSAGE_SESSION_REPLY,
+	/*
+	 * u32 request number, u8 result (enum message_session), bytes: a JSON
+	 * object when the result is OK
+	 */
+	MESSAGE_TRACE_FILE, /* fd open for reading; u32 request number, u64
+			       bytes that are whole lines */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };
@@ -90,6 +128,7 @@ enum message_turn_flag {
 	MESSAGE_TURN_DONE_SEEN = 1 << 5, /* [DONE] came */
 	MESSAGE_TURN_TRUNCATED = 1 << 6, /* the reactor cut the data */
 	MESSAGE_TURN_SURROGATE = 1 << 7, /* lone surrogate in the request */
+	MESSAGE_TURN_BUDGET = 1 << 8, /* past the budget: answered by us */
 };
 
 enum message_data {
@@ -112,6 +151,15 @@ enum message_result {
 	MESSAGE_RESULT_OK = 1,
 	MESSAGE_RESULT_FULL, /* disk full */
 	MESSAGE_RESULT_FAILED, /* any other failure to write */
+};
+
+enum message_session {
+	MESSAGE_SESSION_OK = 1,
+	MESSAGE_SESSION_EXISTS, /* the id was used before */
+	MESSAGE_SESSION_UNKNOWN,
+	MESSAGE_SESSION_BAD, /* what was asked cannot be */
+	MESSAGE_SESSION_FULL, /* disk full, or too many open sessions */
+	MESSAGE_SESSION_FAILED, /* any other failure to write or read */
 };
 
 struct message_row {

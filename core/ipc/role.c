@@ -86,6 +86,42 @@ role_take_trace_dir(struct role *r, struct channel_msg *m, struct wire *w)
 	    &m->fd, w);
 }
 
+static int
+role_take_ca(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	struct role_ca *ca = &r->cas[r->cas_n];
+	int rc;
+
+	if (r->cas_n == ROLE_CAS_MAX)
+		return SP_E_PROTO;
+	ca->index = wire_u32(w);
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	buf_init(&ca->pem, ROLE_CA_MAX_BYTES);
+	rc = fd_read_sealed(m->fd, &ca->pem);
+	if (rc == SP_OK)
+		r->cas_n++;
+	else
+		buf_clear(&ca->pem);
+	return rc == SP_OK || rc == SP_E_NOMEM ? rc : SP_E_PROTO;
+}
+
+static int
+role_take_keep(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	struct role_keep *k = &r->keeps[r->keeps_n];
+
+	(void)m;
+	if (r->keeps_n == ROLE_LISTENERS_MAX)
+		return SP_E_PROTO;
+	k->index = wire_u32(w);
+	k->was = wire_u32(w);
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	r->keeps_n++;
+	return SP_OK;
+}
+
 /* Keeps the latest; *slot is the role's, closed by role_clear(). */
 static int
 role_keep(int *slot, struct channel_msg *m, const struct wire *w)
@@ -124,6 +160,12 @@ role_take_key_dir(struct role *r, struct channel_msg *m, struct wire *w)
 }
 
 static int
+role_take_trace_root(struct role *r, struct channel_msg *m, struct wire *w)
+{
+	return role_keep(&r->trace_root_fd, m, w);
+}
+
+static int
 role_take_start(struct role *r, struct channel_msg *m, struct wire *w)
 {
 	(void)m;
@@ -138,16 +180,20 @@ role_take_start(struct role *r, struct channel_msg *m, struct wire *w)
 
 static const struct {
 	enum message_type type;
+	bool next; /* a later generation has it, too */
 	int (*take)(struct role *r, struct channel_msg *m, struct wire *w);
 } role_rows[] = {
-	{ MESSAGE_CONF, role_take_conf },
-	{ MESSAGE_SECRET, role_take_secret },
-	{ MESSAGE_LISTENER, role_take_listener },
-	{ MESSAGE_LOG, role_take_log },
-	{ MESSAGE_PEER, role_take_peer },
-	{ MESSAGE_TRACE_DIR, role_take_trace_dir },
-	{ MESSAGE_KEY_DIR, role_take_key_dir },
-	{ MESSAGE_START, role_take_start },
+	{ MESSAGE_CONF, true, role_take_conf },
+	{ MESSAGE_SECRET, true, role_take_secret },
+	{ MESSAGE_CA, true, role_take_ca },
+	{ MESSAGE_LISTENER, true, role_take_listener },
+	{ MESSAGE_LISTEN_KEEP, true, role_take_keep },
+	{ MESSAGE_TRACE_DIR, true, role_take_trace_dir },
+	{ MESSAGE_TRACE_ROOT, false, role_take_trace_root },
+	{ MESSAGE_LOG, false, role_take_log },
+	{ MESSAGE_PEER, false, role_take_peer },
+	{ MESSAGE_KEY_DIR, false, role_take_key_dir },
+	{ MESSAGE_START, false, role_take_start },
 };
 
 static int
@@ -165,6 +211,43 @@ role_take(struct role *r, struct channel_msg *m)
 		rc = SP_E_GONE; /* stopped before it began */
 	fd_close(&m->fd);
 	return rc;
+}
+
+void
+role_next_init(struct role *next)
+{
+	memset(next, 0, sizeof(*next));
+	next->key_dir_fd = next->peer_fd = next->trace_root_fd = -1;
+	next->error_log_fd = next->access_log_fd = -1;
+}
+
+bool
+role_next_begun(const struct role *next)
+{
+	return next->conf.max != 0;
+}
+
+int
+role_next_take(struct role *next, struct channel_msg *m, bool *whole)
+{
+	struct wire w;
+	size_t i;
+
+	*whole = false;
+	wire_init(&w, m->body);
+	/* CONF begins, and there is one: role_take_conf() refuses another */
+	if (m->type != MESSAGE_CONF && !role_next_begun(next))
+		return SP_E_PROTO;
+	if (m->type == MESSAGE_PREPARE) {
+		*whole = true;
+		if (wire_u32(&w) != next->generation)
+			return SP_E_PROTO;
+		return wire_done(&w);
+	}
+	for (i = 0; i < sizeof(role_rows) / sizeof(role_rows[0]); i++)
+		if (role_rows[i].type == m->type && role_rows[i].next)
+			return role_rows[i].take(next, m, &w);
+	return SP_E_PROTO;
 }
 
 static int
@@ -187,9 +270,7 @@ role_boot(struct role *r, unsigned me)
 	struct channel_msg m;
 	int rc;
 
-	memset(r, 0, sizeof(*r));
-	r->key_dir_fd = r->peer_fd = -1;
-	r->error_log_fd = r->access_log_fd = -1;
+	role_next_init(r);
 	/* only the helper acts on signals; a stop of the group loses nothing */
 	(void)signal(SIGTERM, SIG_IGN);
 	(void)signal(SIGINT, SIG_IGN);
@@ -234,12 +315,17 @@ role_clear(struct role *r)
 		fd_close(&r->listeners[i].fd);
 	for (i = 0; i < r->trace_dirs_n; i++)
 		fd_close(&r->trace_dirs[i].fd);
+	for (i = 0; i < r->cas_n; i++)
+		buf_clear(&r->cas[i].pem);
 	r->secrets_n = r->listeners_n = r->trace_dirs_n = 0;
+	r->cas_n = r->keeps_n = 0;
+	fd_close(&r->trace_root_fd);
 	fd_close(&r->key_dir_fd);
 	fd_close(&r->peer_fd);
 	fd_close(&r->error_log_fd);
 	fd_close(&r->access_log_fd);
 	buf_clear(&r->conf);
+	r->conf.max = 0;
 	channel_free(r->helper);
 	r->helper = NULL;
 }
@@ -278,5 +364,33 @@ role_ready(struct role *r)
 
 	if (rc == SP_OK)
 		channel_set_state(r->helper, MESSAGE_RUN);
+	return rc;
+}
+
+int
+role_prepared(struct role *r, uint32_t generation, struct view why)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_u32(&b, generation);
+
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_sub(why, 0, ROLE_WHY_MAX_BYTES));
+	if (rc == SP_OK)
+		rc =
+		    channel_send(r->helper, MESSAGE_PREPARED, buf_view(&b), -1);
+	buf_clear(&b);
+	return rc;
+}
+
+int
+role_committed(struct role *r, uint32_t generation)
+{
+	struct buf b = BUF_INIT(16);
+	int rc = wire_put_u32(&b, generation);
+
+	if (rc == SP_OK)
+		rc = channel_send(r->helper, MESSAGE_COMMITTED, buf_view(&b),
+		    -1);
+	buf_clear(&b);
 	return rc;
 }

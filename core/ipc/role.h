@@ -2,6 +2,8 @@
 #ifndef SP_IPC_ROLE_H
 #define SP_IPC_ROLE_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "ipc/channel.h"
@@ -10,7 +12,9 @@ enum {
 	ROLE_CHANNEL_FD = 3,
 	ROLE_LISTENERS_MAX = 64,
 	ROLE_DIRS_MAX = 32,
-	ROLE_SECRETS_MAX = 256
+	ROLE_SECRETS_MAX = 256,
+	ROLE_CAS_MAX = 65,
+	ROLE_CA_MAX_BYTES = 8 * 1024 * 1024
 };
 
 struct role_secret {
@@ -23,6 +27,14 @@ struct role_fd {
 	int fd;
 };
 
+struct role_ca {
+	uint32_t index; /* of the upstream, or MESSAGE_CA_SYSTEM */
+	struct buf pem;
+};
+struct role_keep {
+	uint32_t index, was; /* of the listener, now and before */
+};
+
 struct role {
 	struct channel *helper;
 	struct buf conf; /* the expanded configuration text */
@@ -33,6 +45,11 @@ struct role {
 	size_t listeners_n;
 	struct role_fd trace_dirs[ROLE_DIRS_MAX];
 	size_t trace_dirs_n;
+	struct role_ca cas[ROLE_CAS_MAX];
+	size_t cas_n;
+	struct role_keep keeps[ROLE_LISTENERS_MAX]; /* of a later generation */
+	size_t keeps_n;
+	int trace_root_fd; /* directories beneath may follow, or -1 */
 	int key_dir_fd;
 	int peer_fd;
 	int error_log_fd;
@@ -61,5 +78,24 @@ void role_fail(struct role *r, const char *fmt, ...) printf_like(2, 3)
     __attribute__((noreturn));
 /* MESSAGE_READY; the channel is in state RUN after it. */
 int role_ready(struct role *r) must_check;
+
+/*
+ * A later generation, while the role serves: next collects what belongs to it
+ * (conf, secrets, CAs, listeners, directories) and has no channel.
+ * Owner:   role_clear(next), after which it may be used again.
+ * Returns (role_next_take): 0; SP_E_NOMEM, nothing of the message was kept;
+ *          SP_E_PROTO a message out of order, or none of these.  *whole is
+ *          set by PREPARE: the collection is complete.  The message's
+ *          descriptor is taken or left in m->fd.
+ */
+void role_next_init(struct role *next);
+int role_next_take(struct role *next, struct channel_msg *m,
+    bool *whole) must_check;
+/* True between CONF and role_clear(). */
+bool role_next_begun(const struct role *next);
+/* MESSAGE_PREPARED: why is empty when it can be had. */
+int role_prepared(struct role *r, uint32_t generation,
+    struct view why) must_check;
+int role_committed(struct role *r, uint32_t generation) must_check;
 
 #endif

@@ -460,10 +460,45 @@ load_roots(struct tls_ctx *c, struct view ca_path, struct buf *err)
 	    path);
 }
 
-int
-tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
-    size_t alpn_n, struct tls_ctx **out, struct buf *err)
+static int
+load_roots_pem(struct tls_ctx *c, struct view pem, struct buf *err)
 {
+	X509_STORE *store = SSL_CTX_get_cert_store(c->ssl);
+	size_t n = 0;
+	X509 *cert;
+	BIO *bio;
+
+	if (pem.n == 0 || pem.n > INT32_MAX)
+		return complain(err, "trusted certificates: no PEM text");
+	bio = BIO_new_mem_buf(pem.p, (int)pem.n);
+	if (bio == NULL)
+		return SP_E_NOMEM;
+	ERR_clear_error();
+	while ((cert = PEM_read_bio_X509_AUX(bio, NULL, NULL, NULL)) != NULL) {
+		/* the same one twice is no error */
+		n += X509_STORE_add_cert(store, cert) == 1;
+		X509_free(cert);
+	}
+	BIO_free(bio);
+	/* the end of the text is told as an error, too */
+	ERR_clear_error();
+	return n > 0 ? 0
+		     : complain(err,
+			   "trusted certificates: no readable PEM certificate");
+}
+
+/* Where the trusted certificates come from, and whether they matter. */
+struct roots {
+	bool verify;
+	bool is_pem; /* from is the text itself, else a path */
+	struct view from;
+};
+
+static int
+client_new(const struct roots *roots, const struct view *alpn, size_t alpn_n,
+    struct tls_ctx **out, struct buf *err)
+{
+	bool verify = roots->verify;
 	struct tls_ctx *c;
 	int rc;
 
@@ -471,8 +506,10 @@ tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
 	if (rc != 0)
 		return rc == SP_E_TLS ? complain_ssl(err, "TLS context") : rc;
 	c->verify = verify;
-	if (verify)
-		rc = load_roots(c, ca_path, err);
+	if (verify && roots->is_pem)
+		rc = load_roots_pem(c, roots->from, err);
+	else if (verify)
+		rc = load_roots(c, roots->from, err);
 	/* zero is success here, unlike everywhere else in OpenSSL */
 	if (rc == 0 && c->alpn_n != 0 &&
 	    SSL_CTX_set_alpn_protos(c->ssl, c->alpn, c->alpn_n) != 0)
@@ -488,6 +525,24 @@ tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
 	SSL_CTX_sess_set_new_cb(c->ssl, tlsio_new_session);
 	*out = c;
 	return 0;
+}
+
+int
+tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
+    size_t alpn_n, struct tls_ctx **out, struct buf *err)
+{
+	const struct roots roots = { verify, false, ca_path };
+
+	return client_new(&roots, alpn, alpn_n, out, err);
+}
+
+int
+tls_client_new_pem(struct view pem, bool verify, const struct view *alpn,
+    size_t alpn_n, struct tls_ctx **out, struct buf *err)
+{
+	const struct roots roots = { verify, true, pem };
+
+	return client_new(&roots, alpn, alpn_n, out, err);
 }
 
 SSL_SESSION *

@@ -21,6 +21,12 @@ int tls_server_new(struct view chain, struct view key, const struct view *alpn,
     size_t alpn_n, struct tls_ctx **out, struct buf *err) must_check;
 int tls_client_new(struct view ca_path, bool verify, const struct view *alpn,
     size_t alpn_n, struct tls_ctx **out, struct buf *err) must_check;
+/*
+ * The same with the trusted certificates as PEM text, which any number may
+ * stand in: no file is read.
+ */
+int tls_client_new_pem(struct view pem, bool verify, const struct view *alpn,
+    size_t alpn_n, struct tls_ctx **out, struct buf *err) must_check;
 /* Several server contexts behind one listener: picked by SNI. */
 int tls_server_add_name(struct tls_ctx *first, struct view name,
     struct tls_ctx *other) must_check;

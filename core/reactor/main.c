@@ -23,7 +23,7 @@ enum { REACTOR_RECV_MAX = 32, REACTOR_CONF_ERROR_MAX = 65536 };
 
 struct reactor {
 	struct role role;
-	struct conf *conf;
+	struct role next; /* of a generation to come, as far as it is here */
 	struct loop *loop;
 	struct gate *gate;
 	struct loop_fd *helper_fd;
@@ -162,10 +162,160 @@ reactor_on_stop(struct reactor *a, struct channel_msg *m, struct wire *w)
 	return SP_OK;
 }
 
+/* ---- another generation --------------------------------------------------- */
+
+/* The configuration and its secrets; err says what is wrong. */
+static int
+reactor_parse(const struct role *r, struct conf **out, struct buf *err)
+{
+	const struct conf_defaults defaults = { NULL, NULL, NULL, NULL };
+	size_t i;
+	int rc;
+
+	rc = conf_parse(buf_view(&r->conf), &defaults, out, err);
+	if (rc != SP_OK)
+		return rc;
+	err_assert(*out != NULL);
+	for (i = 0; i < r->secrets_n && rc == SP_OK; i++) {
+		const struct role_secret *s = &r->secrets[i];
+
+		rc = conf_secret_set(*out, s->id, view_of(s->value, s->n));
+	}
+	if (rc == SP_OK)
+		return rc;
+	if (buf_printf(err, "secret %u: %s", r->secrets[i - 1].id,
+		err_str(rc)) != SP_OK)
+		rc = SP_E_NOMEM;
+	conf_free(*out);
+	*out = NULL;
+	return rc;
+}
+
+static int
+reactor_listeners(struct reactor *a)
+{
+	struct role *next = &a->next;
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; i < next->keeps_n && rc == SP_OK; i++)
+		rc = gate_prepare_keep(a->gate, next->keeps[i].index,
+		    next->keeps[i].was);
+	for (i = 0; i < next->listeners_n && rc == SP_OK; i++) {
+		rc = gate_prepare_listen(a->gate, next->listeners[i].index,
+		    next->listeners[i].fd);
+		next->listeners[i].fd = -1;
+	}
+	if (rc == SP_OK && !gate_prepared(a->gate))
+		rc = SP_E_ARG;
+	return rc;
+}
+
+/* Its certificates by upstream; v has room for ROLE_CAS_MAX. */
+static void
+reactor_source(const struct role *r, struct gate_source *src, struct gate_ca *v)
+{
+	size_t i;
+
+	for (i = 0; i < r->cas_n; i++) {
+		v[i].upstream = r->cas[i].index;
+		v[i].pem = buf_view(&r->cas[i].pem);
+	}
+	src->number = r->generation;
+	src->cas = v;
+	src->cas_n = r->cas_n;
+}
+
+static int
+reactor_prepare_gate(struct reactor *a, struct buf *err)
+{
+	struct gate_ca cas[ROLE_CAS_MAX];
+	struct gate_source src = { 0 };
+	int rc;
+
+	rc = reactor_parse(&a->next, &src.owned, err);
+	if (rc != SP_OK)
+		return rc;
+	reactor_source(&a->next, &src, cas);
+	rc = gate_prepare(a->gate, &src, err);
+	if (rc != SP_OK)
+		return rc;
+	rc = reactor_listeners(a);
+	if (rc != SP_OK)
+		gate_abandon(a->gate);
+	return rc;
+}
+
+/* Everything that may fail, now; the answer is the helper's to act on. */
+static int
+reactor_prepare(struct reactor *a)
+{
+	struct buf err = BUF_INIT(REACTOR_CONF_ERROR_MAX);
+	uint32_t number = a->next.generation;
+	struct view why = VIEW_NONE;
+	int rc = reactor_prepare_gate(a, &err);
+
+	if (rc != SP_OK)
+		why =
+		    buf_len(&err) > 0 ? buf_view(&err) : view_str(err_str(rc));
+	role_clear(&a->next);
+	rc = role_prepared(&a->role, number, why);
+	buf_clear(&err);
+	return rc;
+}
+
+static int
+reactor_on_next(struct reactor *a, struct channel_msg *m, struct wire *w)
+{
+	bool whole;
+	int rc;
+
+	(void)w;
+	rc = role_next_take(&a->next, m, &whole);
+	return rc == SP_OK && whole ? reactor_prepare(a) : rc;
+}
+
+static int
+reactor_on_commit(struct reactor *a, struct channel_msg *m, struct wire *w)
+{
+	uint32_t number = wire_u32(w);
+
+	(void)m;
+	if (wire_done(w) != SP_OK || !gate_prepared(a->gate))
+		return SP_E_PROTO;
+	gate_commit(a->gate);
+	if (gate_generation(a->gate) != number)
+		return SP_E_PROTO;
+	log_set_level((enum log_level)gate_conf(a->gate)->main.error_level);
+	/* another file comes as MESSAGE_LOG */
+	if (view_eq(gate_conf(a->gate)->main.access_log, VIEW("off")))
+		gate_set_access_log(a->gate, -1);
+	log_notice("generation %u of the configuration is in use", number);
+	return role_committed(&a->role, number);
+}
+
+static int
+reactor_on_abandon(struct reactor *a, struct channel_msg *m, struct wire *w)
+{
+	(void)m;
+	(void)wire_u32(w);
+	role_clear(&a->next);
+	gate_abandon(a->gate);
+	return wire_done(w);
+}
+
 static const struct {
 	enum message_type type;
 	int (*take)(struct reactor *a, struct channel_msg *m, struct wire *w);
 } reactor_rows[] = {
+	{ MESSAGE_CONF, reactor_on_next },
+	{ MESSAGE_SECRET, reactor_on_next },
+	{ MESSAGE_CA, reactor_on_next },
+	{ MESSAGE_LISTENER, reactor_on_next },
+	{ MESSAGE_LISTEN_KEEP, reactor_on_next },
+	{ MESSAGE_PREPARE, reactor_on_next },
+	{ MESSAGE_COMMIT, reactor_on_commit },
+	{ MESSAGE_ABANDON, reactor_on_abandon },
 	{ MESSAGE_LOG, reactor_on_log },
 	{ MESSAGE_PEER, reactor_on_peer },
 	{ MESSAGE_RESTARTS, reactor_on_restarts },
@@ -218,9 +368,9 @@ reactor_helper_ready(void *arg, unsigned ready)
 /* ---- start ---------------------------------------------------------------- */
 
 static void
-reactor_logs(struct reactor *a)
+reactor_logs(struct reactor *a, const struct conf *conf)
 {
-	const struct conf_main *m = &a->conf->main;
+	const struct conf_main *m = &conf->main;
 
 	log_set_level((enum log_level)m->error_level);
 	if (view_eq(m->error_log, VIEW("syslog")))
@@ -232,30 +382,21 @@ reactor_logs(struct reactor *a)
 	}
 }
 
-static void
+static struct conf *
 reactor_configure(struct reactor *a)
 {
-	const struct conf_defaults defaults = { NULL, NULL, NULL, NULL };
 	struct buf err = BUF_INIT(REACTOR_CONF_ERROR_MAX);
-	size_t i;
+	struct conf *conf = NULL;
 	int rc;
 
-	rc = conf_parse(buf_view(&a->role.conf), &defaults, &a->conf, &err);
+	rc = reactor_parse(&a->role, &conf, &err);
 	if (rc != SP_OK)
 		role_fail(&a->role, "configuration: %.*s",
 		    VIEW_ARG(buf_len(&err) > 0 ? buf_view(&err)
 					       : view_str(err_str(rc))));
 	buf_clear(&err);
-	err_assert(a->conf != NULL);
-	for (i = 0; i < a->role.secrets_n; i++) {
-		const struct role_secret *s = &a->role.secrets[i];
-
-		rc = conf_secret_set(a->conf, s->id, view_of(s->value, s->n));
-		if (rc != SP_OK)
-			role_fail(&a->role, "secret %u: %s", s->id,
-			    err_str(rc));
-	}
-	reactor_logs(a);
+	reactor_logs(a, conf);
+	return conf;
 }
 
 /*
@@ -278,15 +419,18 @@ reactor_warm_up(struct reactor *a)
 }
 
 static void
-reactor_build(struct reactor *a)
+reactor_build(struct reactor *a, struct conf *conf)
 {
+	struct gate_source src = { .owned = conf };
+	struct gate_ca cas[ROLE_CAS_MAX];
 	struct buf err = BUF_INIT(4096);
 	int rc;
 
 	a->loop = loop_new();
 	if (a->loop == NULL)
 		role_fail(&a->role, "event loop: %s", err_str(SP_E_NOMEM));
-	rc = gate_new(a->loop, a->conf, &a->gate, &err);
+	reactor_source(&a->role, &src, cas);
+	rc = gate_new_from(a->loop, &src, &a->gate, &err);
 	if (rc != SP_OK)
 		role_fail(&a->role, "%.*s",
 		    VIEW_ARG(buf_len(&err) > 0 ? buf_view(&err)
@@ -316,14 +460,14 @@ reactor_confine(struct reactor *a)
 static void
 reactor_listen(struct reactor *a)
 {
-	size_t i;
+	size_t i, wanted = gate_conf(a->gate)->listens_n;
 	int rc;
 
-	if (a->role.listeners_n != a->conf->listens_n)
+	if (a->role.listeners_n != wanted)
 		role_fail(&a->role,
 		    "%zu listening sockets came for %zu "
 		    "addresses",
-		    a->role.listeners_n, a->conf->listens_n);
+		    a->role.listeners_n, wanted);
 	for (i = 0; i < a->role.listeners_n; i++) {
 		rc = gate_listen(a->gate, a->role.listeners[i].index,
 		    a->role.listeners[i].fd);
@@ -365,9 +509,11 @@ int
 main(void)
 {
 	static struct reactor a = { .error_log_fd = -1 };
+	struct conf *conf;
 	int rc;
 
 	log_init("reactor");
+	role_next_init(&a.next);
 	rc = role_boot(&a.role, MESSAGE_REACTOR);
 	if (rc != SP_OK) {
 		(void)fprintf(stderr,
@@ -376,9 +522,9 @@ main(void)
 		    err_str(rc));
 		return 1;
 	}
-	reactor_configure(&a);
+	conf = reactor_configure(&a);
 	reactor_warm_up(&a);
-	reactor_build(&a);
+	reactor_build(&a, conf);
 	reactor_confine(&a);
 	reactor_listen(&a);
 	reactor_serve(&a);
@@ -386,7 +532,7 @@ main(void)
 	loop_fd_free(a.helper_fd);
 	loop_timer_free(a.drain_timer);
 	loop_free(a.loop);
-	conf_free(a.conf);
+	role_clear(&a.next);
 	role_clear(&a.role);
 	fd_close(&a.error_log_fd);
 	return a.status;

@@ -72,6 +72,9 @@ static const struct finding_row rows[] = {
 	    FINDING_SURROGATE, false },
 	{ "empty_completion", "neither text, reasoning nor a call",
 	    FINDING_EMPTY, true },
+	{ "budget_stop",
+	    "past the session's budget: the gateway answered, no model did",
+	    FINDING_BUDGET, true },
 };
 
 const struct finding_row *

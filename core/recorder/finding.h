@@ -38,6 +38,7 @@ enum finding {
 	FINDING_NAME_CONFLICT = 1 << 27,
 	FINDING_SURROGATE = 1 << 28,
 	FINDING_EMPTY = 1 << 29,
+	FINDING_BUDGET = 1 << 30,
 };
 
 struct finding_row {

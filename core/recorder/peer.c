@@ -13,6 +13,8 @@ enum {
 	PROBE_MS = 1000,
 	MINUTE_MS = 60 * 1000,
 	FLOOR_MS = 1000,
+	SOON_MS = 500,
+	REPLAY_QUEUE_BYTES = 1024 * 1024, /* unsent, while sessions are told */
 };
 
 static void on_ready(void *arg, unsigned ready);
@@ -33,6 +35,7 @@ detach(struct peer *p, const char *why)
 	turns_end_all(&p->turns, MESSAGE_OUTCOME_LOST);
 	turns_sync(&p->turns);
 	turns_forget(&p->turns);
+	registry_forget(p->registry);
 }
 
 static int
@@ -50,7 +53,7 @@ tell_state(struct peer *p)
 	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
 	int rc;
 
-	if (p->channel == NULL)
+	if (p->channel == NULL || !p->told)
 		return;
 	rc = wire_put_u8(&body, p->full ? 0 : 1);
 	if (rc == 0)
@@ -106,18 +109,30 @@ on_minute(void *arg)
 	poller_timer_set(p->minute, MINUTE_MS);
 }
 
+/* peer_after() does what is due. */
+static void
+on_soon(void *arg)
+{
+	(void)arg;
+}
+
 int
-peer_init(struct peer *p, struct poller *poller, struct store *store)
+peer_init(struct peer *p, struct poller *poller, struct store *store,
+    struct registry *registry)
 {
 	int rc;
 
-	*p = (struct peer){ .poller = poller, .store = store };
+	*p = (struct peer){ .poller = poller,
+		.store = store,
+		.registry = registry };
 	rc = turns_init(&p->turns, store);
 	if (rc != 0)
 		return rc;
+	p->turns.registry = registry;
 	p->probe = poller_timer_new(poller, on_probe, p);
 	p->minute = poller_timer_new(poller, on_minute, p);
-	if (p->probe == NULL || p->minute == NULL) {
+	p->soon = poller_timer_new(poller, on_soon, p);
+	if (p->probe == NULL || p->minute == NULL || p->soon == NULL) {
 		peer_clear(p);
 		return SP_E_NOMEM;
 	}
@@ -139,7 +154,9 @@ peer_clear(struct peer *p)
 		poller_timer_free(p->probe);
 	if (p->minute != NULL)
 		poller_timer_free(p->minute);
-	p->probe = p->minute = NULL;
+	if (p->soon != NULL)
+		poller_timer_free(p->soon);
+	p->probe = p->minute = p->soon = NULL;
 	turns_clear(&p->turns);
 }
 
@@ -147,6 +164,8 @@ int
 peer_attach(struct peer *p, int fd)
 {
 	detach(p, "another reactor took its place");
+	/* it has today's configuration alone */
+	recgen_end_old(p->turns.generations);
 	p->channel =
 	    channel_new(fd, MESSAGE_RECORDER, MESSAGE_REACTOR, QUEUE_MAX_BYTES);
 	if (p->channel == NULL)
@@ -159,7 +178,10 @@ peer_attach(struct peer *p, int fd)
 		p->channel = NULL;
 		return SP_E_NOMEM;
 	}
-	tell_state(p);
+	/* sessions first: a key must not be unknown for want of news */
+	p->told = false;
+	registry_replay(p->registry);
+	poller_timer_set(p->soon, 0);
 	return 0;
 }
 
@@ -171,7 +193,43 @@ static const struct {
 	{ MESSAGE_TURN_OPEN, turns_open },
 	{ MESSAGE_TURN_END, turns_end },
 	{ MESSAGE_TURN_DELIVERED, turns_delivered },
+	{ MESSAGE_GENERATION_END, turns_generation_end },
 };
+
+static const struct {
+	enum message_type type;
+	int (*take)(struct registry *r, struct view body, struct buf *reply);
+} session_rows[] = {
+	{ MESSAGE_SESSION_CREATE, registry_create },
+	{ MESSAGE_SESSION_END, registry_end },
+	{ MESSAGE_SESSION_GET, registry_get },
+	{ MESSAGE_SESSION_LIST, registry_list },
+};
+
+/* What is asked about sessions, and the answer. */
+static int
+take_session(struct peer *p, const struct channel_msg *m)
+{
+	enum message_type type = MESSAGE_SESSION_REPLY;
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	int fd = -1, rc = SP_E_PROTO;
+	size_t i;
+
+	for (i = 0; i < sizeof(session_rows) / sizeof(session_rows[0]); i++)
+		if (session_rows[i].type == m->type)
+			rc = session_rows[i].take(p->registry, m->body, &reply);
+	if (m->type == MESSAGE_SESSION_TRACE) {
+		rc = registry_trace(p->registry, m->body, &reply, &fd);
+		if (fd >= 0)
+			type = MESSAGE_TRACE_FILE;
+	}
+	if (rc == 0 && buf_len(&reply) > 0)
+		rc = channel_send(p->channel, type, buf_view(&reply), fd);
+	else
+		fd_close(&fd);
+	buf_clear(&reply);
+	return rc;
+}
 
 static int
 take(struct peer *p, struct channel_msg *m)
@@ -182,7 +240,7 @@ take(struct peer *p, struct channel_msg *m)
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].type == m->type)
 			return rows[i].take(&p->turns, m->body);
-	return SP_E_PROTO;
+	return take_session(p, m);
 }
 
 static void
@@ -206,6 +264,43 @@ on_ready(void *arg, unsigned ready)
 		detach(p, err_str(rc));
 }
 
+/* Every open session, as fast as the reactor reads; then that it was all. */
+static int
+replay(struct peer *p, struct buf *body)
+{
+	int rc = 0;
+
+	while (rc == 0 && channel_queued(p->channel) < REPLAY_QUEUE_BYTES) {
+		if (registry_next_replay(p->registry, body)) {
+			rc = send_body(p, MESSAGE_SESSION, body);
+			continue;
+		}
+		p->registry->replaying = false;
+		rc = channel_send(p->channel, MESSAGE_REPLAY_DONE, VIEW_NONE,
+		    -1);
+		p->told = true;
+		if (rc == 0)
+			tell_state(p);
+		break;
+	}
+	return rc;
+}
+
+static int
+answer_ended(struct peer *p)
+{
+	struct buf reply = BUF_INIT((size_t)4 * MESSAGE_CONTROL_MAX);
+	int rc = 0;
+
+	while (rc == 0 && registry_next_ended(p->registry, &reply)) {
+		rc = channel_send(p->channel, MESSAGE_SESSION_REPLY,
+		    buf_view(&reply), -1);
+		buf_reset(&reply, MESSAGE_CONTROL_MAX);
+	}
+	buf_clear(&reply);
+	return rc;
+}
+
 /* What there is to answer: 0, or why the channel is of no use any more. */
 static int
 answer(struct peer *p)
@@ -213,11 +308,19 @@ answer(struct peer *p)
 	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
 	int rc = 0;
 
+	if (!p->told)
+		rc = replay(p, &body);
+	if (p->channel == NULL) { /* the state could not be told */
+		buf_clear(&body);
+		return 0;
+	}
 	while (rc == 0 && turns_next_done(&p->turns, &body))
 		rc = send_body(p, MESSAGE_TURN_DONE, &body);
 	while (rc == 0 && turns_next_credit(&p->turns, &body))
 		rc = send_body(p, MESSAGE_TURN_CREDIT, &body);
 	buf_clear(&body);
+	if (rc == 0)
+		rc = answer_ended(p);
 	if (rc == 0)
 		rc = channel_flush(p->channel);
 	return rc == SP_E_AGAIN ? 0 : rc;
@@ -240,9 +343,14 @@ peer_after(struct peer *p)
 		if (!store_has_room(p->store, false, 0))
 			set_full(p, true);
 	}
+	registry_flush(p->registry, false);
+	if (!TAILQ_EMPTY(&p->registry->dirty) || registry_closing(p->registry))
+		poller_timer_set(p->soon, SOON_MS);
 	if (p->channel == NULL)
 		return;
 	rc = answer(p);
+	if (p->channel == NULL)
+		return;
 	if (rc != 0) {
 		detach(p, err_str(rc));
 		return;
@@ -265,5 +373,6 @@ peer_shutdown(struct peer *p)
 	if (p->channel != NULL && answer(p) != 0)
 		log_warn("the reactor did not take the last words");
 	turns_forget(&p->turns);
+	registry_forget(p->registry);
 	store_seal_all(p->store, "shutdown");
 }

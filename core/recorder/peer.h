@@ -9,11 +9,14 @@
 struct peer {
 	struct poller *poller; /* borrowed */
 	struct store *store; /* borrowed */
+	struct registry *registry; /* borrowed */
 	struct turns turns;
 	struct channel *channel; /* owned; NULL: no reactor now */
 	struct poller_fd *ready;
 	bool writing; /* waiting until the channel takes more */
 	bool full; /* no room: the reactor was told so */
+	bool told; /* what sessions there are, and its state */
+	struct poller_timer *soon; /* ends that wait; counts to be kept */
 	struct poller_timer *probe; /* looks for room again */
 	struct poller_timer *minute; /* retention, room */
 	uint64_t floor_at_ms; /* when room was last looked at */
@@ -24,8 +27,8 @@ struct peer {
  * Owner:   the caller; peer_clear() forgets what is open.
  * Returns: 0; SP_E_NOMEM.
  */
-int peer_init(struct peer *p, struct poller *poller,
-    struct store *store) must_check;
+int peer_init(struct peer *p, struct poller *poller, struct store *store,
+    struct registry *registry) must_check;
 void peer_clear(struct peer *p);
 /*
  * Takes a new reactor's end of the channel (fd is taken in every case); the

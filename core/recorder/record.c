@@ -92,7 +92,11 @@ judge(struct record *r)
 	    r->outcome == MESSAGE_OUTCOME_SHUTDOWN ||
 	    r->outcome == MESSAGE_OUTCOME_LOST;
 	r->findings = a->findings | outcome_findings(r);
-	if ((r->flags & MESSAGE_TURN_PASS) != 0) {
+	if ((r->flags & MESSAGE_TURN_BUDGET) != 0) {
+		/* answered, but by no model: not a turn of the agent's */
+		r->findings |= FINDING_BUDGET;
+		r->complete = false;
+	} else if ((r->flags & MESSAGE_TURN_PASS) != 0) {
 		r->findings |= FINDING_NOT_CAPTURED;
 		r->complete = r->outcome == MESSAGE_OUTCOME_END && !is_error(r);
 	} else {

@@ -18,6 +18,8 @@ struct record {
 	uint64_t latency_us, ttft_us;
 	struct view request; /* the forwarded body; empty: none */
 	bool request_cut; /* it did not fit the turn's memory */
+	const char *request_sha256; /* hex, of request; NULL: none */
+	uint64_t retry_of; /* the undelivered turn that it repeats; 0 none */
 	struct view body; /* of an error status */
 	struct view error; /* the reactor's word: JSON, or empty */
 	struct view meta_open, meta_end; /* JSON objects, or empty */

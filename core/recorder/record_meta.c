@@ -13,7 +13,7 @@ static const struct view own_keys[] = { { "node_id", 7 }, { "level", 5 },
 	{ "stream", 6 }, { "turn_high", 9 }, { "sent_model", 10 },
 	{ "has_tools", 9 }, { "n_messages", 10 }, { "max_tokens", 10 },
 	{ "max_completion_tokens", 21 }, { "system_sha256", 13 },
-	{ "body_sha256", 11 }, { "sampling_params", 15 }, { "done_seen", 9 },
+	{ "body_sha256", 11 }, { "prefix_sha256", 13 }, { "retry_of", 8 }, { "sampling_params", 15 }, { "done_seen", 9 },
 	{ "thinking_off", 12 }, { "logprobs_refused", 16 },
 	{ "token_ids_refused", 17 }, { "n_choices", 9 }, { "id_sources", 10 },
 	{ "logprob_stats", 13 }, { "tool_args_valid_json", 20 },
@@ -104,7 +104,13 @@ write_asked(const struct record *r, const struct reqinfo *q, struct jwrite *w)
 		write_span_or_null(w, "max_completion_tokens",
 		    q->max_completion_tokens);
 	write_digest(w, "system_sha256", q->system);
-	write_digest(w, "body_sha256", r->request);
+	jwrite_key(w, "body_sha256");
+	jwrite_cstr(w, r->request_sha256);
+	write_digest(w, "prefix_sha256", q->prefix);
+	if (r->retry_of != 0) {
+		jwrite_key(w, "retry_of");
+		jwrite_u64(w, r->retry_of);
+	}
 	jwrite_key(w, "sampling_params");
 	jwrite_object(w);
 	for (i = 0; i < REQINFO_SAMPLING_N; i++)

@@ -13,15 +13,19 @@
 #include "os/confine.h"
 #include "os/fd.h"
 #include "os/poller.h"
+#include "recorder/journal.h"
 #include "recorder/peer.h"
 
 enum { CONF_ERRORS_MAX = 16 * 1024 };
 
 struct recorder {
 	struct role role;
-	struct conf *conf;
+	struct conf *conf; /* of the start: the first generation's */
 	struct signer signer;
 	struct store store;
+	struct recgens generations;
+	struct role next; /* of a generation to come, as far as it is here */
+	struct registry registry;
 	struct poller *poller;
 	struct poller_fd *helper_ready;
 	struct peer peer;
@@ -61,6 +65,46 @@ stop(struct recorder *r)
 	poller_stop(r->poller);
 }
 
+/* Answers; a helper that does not take it is found out by the channel. */
+static int
+prepare(struct recorder *r)
+{
+	struct buf err = BUF_INIT(CONF_ERRORS_MAX);
+	uint32_t number = r->next.generation;
+	int rc = recgen_prepare(&r->generations, &r->next, &err);
+	struct view why = VIEW_NONE;
+
+	role_clear(&r->next);
+	if (rc != 0)
+		why =
+		    buf_len(&err) > 0 ? buf_view(&err) : view_str(err_str(rc));
+	rc = role_prepared(&r->role, number, why);
+	buf_clear(&err);
+	return rc;
+}
+
+static int
+take_generation(struct recorder *r, struct channel_msg *m, struct wire *w)
+{
+	uint32_t number;
+	bool whole;
+	int rc;
+
+	if (m->type != MESSAGE_COMMIT && m->type != MESSAGE_ABANDON) {
+		rc = role_next_take(&r->next, m, &whole);
+		return rc == 0 && whole ? prepare(r) : rc;
+	}
+	number = wire_u32(w);
+	rc = wire_done(w);
+	if (rc == 0 && m->type == MESSAGE_COMMIT) {
+		rc = recgen_commit(&r->generations, number);
+		return rc == 0 ? role_committed(&r->role, number) : rc;
+	}
+	role_clear(&r->next);
+	recgen_abandon(&r->generations);
+	return rc;
+}
+
 static void
 on_helper(void *arg, unsigned ready)
 {
@@ -78,7 +122,11 @@ on_helper(void *arg, unsigned ready)
 			take_peer(r, &m, &w);
 		else if (m.type == MESSAGE_STOP)
 			stop(r);
+		else if (m.type != MESSAGE_RESTARTS)
+			rc = take_generation(r, &m, &w);
 		fd_close(&m.fd);
+		if (rc != 0)
+			break;
 	}
 	if (r->stopped || rc == SP_E_AGAIN)
 		return;
@@ -113,7 +161,7 @@ read_conf(struct recorder *r)
 static void
 open_dirs(struct recorder *r)
 {
-	int dirs[STORE_DIRS_MAX + 1];
+	int dirs[STORE_DIRS_MAX + 3];
 	const char *what = NULL;
 	size_t i, n = 0;
 	int rc;
@@ -126,18 +174,36 @@ open_dirs(struct recorder *r)
 		log_notice("no key directory: seals are signed with a key of "
 			   "this run");
 	rc = store_init(&r->store, r->conf, &r->signer);
+	recgens_init(&r->generations, &r->store);
+	if (rc == 0)
+		rc = recgen_first(&r->generations, r->role.generation, r->conf);
 	for (i = 0; i < r->role.trace_dirs_n && rc == 0; i++) {
-		dirs[n++] = r->role.trace_dirs[i].fd;
-		rc = store_add_dir(&r->store, r->role.trace_dirs[i].index,
-		    r->role.trace_dirs[i].fd);
+		struct role_fd *d = &r->role.trace_dirs[i];
+
+		dirs[n] = d->fd;
+		d->fd = -1;
+		if (d->index >= r->conf->captures_n)
+			role_fail(&r->role, "a directory for no capture");
+		rc = store_add_dir(&r->store, r->conf->captures[d->index],
+		    &dirs[n]);
 		if (rc == 0)
-			rc = signer_publish(&r->signer,
-			    r->role.trace_dirs[i].fd, store_mode(&r->store));
+			rc = signer_publish(&r->signer, dirs[n],
+			    store_mode(&r->store));
+		n++;
 	}
 	if (rc != 0)
 		role_fail(&r->role, "the directories of the traces: %s",
 		    err_str(rc));
-	fd_close(&r->role.key_dir_fd);
+	/* the registry's journal stands beside the key */
+	rc = registry_init(&r->registry, &r->store, r->role.key_dir_fd);
+	if (rc != 0)
+		role_fail(&r->role, "the registry of sessions (%s): %s",
+		    JOURNAL_FILE, err_str(rc));
+	if (r->role.key_dir_fd >= 0)
+		dirs[n++] = r->role.key_dir_fd;
+	/* where traces may come to be with a reload */
+	if (r->role.trace_root_fd >= 0)
+		dirs[n++] = r->role.trace_root_fd;
 	rc = confine_enter(CONFINE_RECORDER, dirs, n, &what);
 	if (rc == SP_E_UNSUPPORTED && (r->role.flags & ROLE_CONFINE) == 0)
 		log_notice("recorder runs without %s", what);
@@ -152,11 +218,13 @@ serve(struct recorder *r)
 	int rc;
 
 	r->poller = poller_new();
-	rc = r->poller != NULL ? peer_init(&r->peer, r->poller, &r->store)
-			       : SP_E_NOMEM;
+	rc = r->poller != NULL
+	    ? peer_init(&r->peer, r->poller, &r->store, &r->registry)
+	    : SP_E_NOMEM;
 	if (rc == 0)
 		r->helper_ready = poller_add(r->poller,
 		    channel_fd(r->role.helper), POLLER_READ, on_helper, r);
+	r->peer.turns.generations = &r->generations;
 	if (rc != 0 || r->helper_ready == NULL)
 		role_fail(&r->role, "recorder: %s", err_str(SP_E_NOMEM));
 	poller_after(r->poller, after, r);
@@ -183,6 +251,7 @@ main(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	log_init("recorder");
+	role_next_init(&r.next);
 	(void)umask(0); /* modes are what is asked for */
 	rc = role_boot(&r.role, MESSAGE_RECORDER);
 	if (r.role.error_log_fd >= 0)
@@ -193,11 +262,13 @@ main(int argc, char **argv)
 	open_dirs(&r);
 	serve(&r);
 	peer_clear(&r.peer);
+	registry_clear(&r.registry);
+	recgens_clear(&r.generations);
 	store_clear(&r.store);
 	signer_clear(&r.signer);
 	poller_remove(r.helper_ready);
 	poller_free(r.poller);
-	conf_free(r.conf);
+	role_clear(&r.next);
 	role_clear(&r.role);
 	return 0;
 }

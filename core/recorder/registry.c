@@ -664,6 +664,12 @@ registry_next_replay(struct registry *r, struct buf *body)
 
 /* ---- what turns use ------------------------------------------------------- */
 
+static bool
+is_bounded(const struct registry_session *s)
+{
+	return s->m.max_calls > 0 || s->m.max_tokens > 0;
+}
+
 static void
 touch(struct registry *r, struct registry_session *s)
 {
@@ -671,7 +677,10 @@ touch(struct registry *r, struct registry_session *s)
 	if (s->dirty)
 		return;
 	s->dirty = true;
-	TAILQ_INSERT_TAIL(&r->dirty, s, dirty_link);
+	if (is_bounded(s))
+		TAILQ_INSERT_HEAD(&r->dirty, s, dirty_link);
+	else
+		TAILQ_INSERT_TAIL(&r->dirty, s, dirty_link);
 }
 
 void
@@ -733,8 +742,8 @@ registry_flush(struct registry *r, bool all)
 		r->flushed_ms = now;
 	for (s = TAILQ_FIRST(&r->dirty); s != NULL; s = next) {
 		next = TAILQ_NEXT(s, dirty_link);
-		if (!all && s->m.max_calls == 0 && s->m.max_tokens == 0)
-			continue;
+		if (!all && !is_bounded(s))
+			break; /* the bounded ones come first */
 		rc = journal_use(r, s);
 		if (rc != 0 && !r->failing)
 			log_error("the registry of sessions cannot be "

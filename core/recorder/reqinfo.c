@@ -59,19 +59,27 @@ static int
 read_messages(struct reqinfo *r, struct jscan *s)
 {
 	struct jscan_span v;
+	size_t start = 0, end = 0;
 	int rc;
 
 	r->messages_n = 0;
+	r->prefix = VIEW_NONE;
 	if (jscan_peek(s) != JSCAN_ARRAY)
 		return jscan_skip(s, &v);
 	rc = jscan_enter(s);
 	if (rc != 0)
 		return rc;
 	while ((rc = jscan_element(s)) == 1) {
+		(void)jscan_peek(s); /* past white space */
+		if (r->messages_n == 0)
+			start = s->pos;
+		else
+			r->prefix = view_of(s->p + start, end - start);
 		rc =
 		    r->messages_n++ == 0 ? read_first(r, s) : jscan_skip(s, &v);
 		if (rc != 0)
 			return rc;
+		end = s->pos;
 	}
 	return rc;
 }

@@ -186,11 +186,12 @@ retain_run(struct store *s, uint64_t now_wall_us)
 	size_t i;
 
 	for (i = 0; i < s->dirs_n; i++) {
-		const struct conf_capture *c;
+		const struct conf_capture *c = s->dirs[i].capture;
 
-		if (s->dirs[i].capture >= s->conf->captures_n)
+		/* one of an old generation has a say no more */
+		if (c == NULL || c->index >= s->conf->captures_n ||
+		    s->conf->captures[c->index] != c)
 			continue;
-		c = s->conf->captures[s->dirs[i].capture];
 		if (c->trace_keep_ms > 0 || c->trace_keep_bytes > 0)
 			retain_dir(s, &s->dirs[i], c, now_wall_us);
 	}

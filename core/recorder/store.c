@@ -50,6 +50,20 @@ store_init(struct store *s, const struct conf *conf,
 	return s->by_key != NULL ? 0 : SP_E_NOMEM;
 }
 
+/* Takes one entry off the list; the last with its number closes that. */
+static void
+dir_forget(struct store *s, size_t at)
+{
+	int fd = s->dirs[at].fd;
+	size_t i;
+
+	s->dirs[at] = s->dirs[--s->dirs_n];
+	for (i = 0; i < s->dirs_n; i++)
+		if (s->dirs[i].fd == fd)
+			return;
+	fd_close(&fd);
+}
+
 void
 store_clear(struct store *s)
 {
@@ -61,21 +75,59 @@ store_clear(struct store *s)
 	}
 	hmap_free(s->by_key);
 	s->by_key = NULL;
+	while (s->dirs_n > 0)
+		dir_forget(s, s->dirs_n - 1);
+	mem_free(s->dirs);
+	s->dirs = NULL;
 }
 
-int
-store_add_dir(struct store *s, uint32_t capture, int fd)
+static const struct store_dir *
+dir_same(const struct store *s, const struct stat *st)
+{
+	size_t i;
+
+	for (i = 0; i < s->dirs_n; i++)
+		if (s->dirs[i].dev == (uint64_t)st->st_dev &&
+		    s->dirs[i].ino == (uint64_t)st->st_ino)
+			return &s->dirs[i];
+	return NULL;
+}
+
+bool
+store_has_dir(const struct store *s, int fd)
 {
 	struct stat st;
 
-	if (s->dirs_n == STORE_DIRS_MAX)
-		return SP_E_LIMIT;
-	if (fstat(fd, &st) != 0)
-		return err_from_errno(errno);
+	return fstat(fd, &st) == 0 && dir_same(s, &st) != NULL;
+}
+
+int
+store_add_dir(struct store *s, const struct conf_capture *capture, int *fd)
+{
+	const struct store_dir *same;
+	struct store_dir *grown;
+	struct stat st;
+	int taken = *fd;
+
+	*fd = -1;
+	grown = mem_reallocarray(s->dirs, s->dirs_n + 1, sizeof(*grown));
+	if (grown != NULL)
+		s->dirs = grown;
+	if (grown == NULL || fstat(taken, &st) != 0) {
+		fd_close(&taken);
+		return grown == NULL ? SP_E_NOMEM : err_from_errno(errno);
+	}
+	same = dir_same(s, &st);
+	if (same != NULL) {
+		/* open traces have that number */
+		fd_close(&taken);
+		taken = same->fd;
+	}
 	s->dirs[s->dirs_n++] = (struct store_dir){ .capture = capture,
-		.fd = fd,
+		.fd = taken,
 		.dev = (uint64_t)st.st_dev,
 		.ino = (uint64_t)st.st_ino };
+	*fd = taken;
 	return 0;
 }
 
@@ -87,7 +139,7 @@ store_mode(const struct store *s)
 }
 
 static const struct store_dir *
-dir_of(const struct store *s, uint32_t capture)
+dir_of(const struct store *s, const struct conf_capture *capture)
 {
 	size_t i;
 
@@ -115,9 +167,9 @@ name_taken(struct view name)
 	    (dot > 0 && num_u64(view_from(name, dot), 0, UINT64_MAX, &n) == 0);
 }
 
-/* trace_name with $session put in. */
-static int
-file_name(const struct conf_capture *c, struct view session, struct buf *out)
+int
+store_file_name(const struct conf_capture *c, struct view session,
+    struct buf *out)
 {
 	const struct view mark = VIEW("$session");
 	struct view rest = c->trace_name;
@@ -175,7 +227,7 @@ int
 store_get(struct store *s, const struct conf_capture *c, struct view session,
     struct trace **out)
 {
-	const struct store_dir *dir = dir_of(s, c->index);
+	const struct store_dir *dir = dir_of(s, c);
 	struct buf name = BUF_INIT(TRACE_NAME_MAX);
 	struct buf key = BUF_INIT(TRACE_NAME_MAX + 64);
 	struct trace *t = NULL;
@@ -183,7 +235,7 @@ store_get(struct store *s, const struct conf_capture *c, struct view session,
 
 	if (dir == NULL)
 		return SP_E_NOTFOUND;
-	rc = file_name(c, session, &name);
+	rc = store_file_name(c, session, &name);
 	if (rc == 0)
 		/* two captures may share a directory, and so a file */
 		rc = buf_printf(&key, "%llx/%llx/%.*s",
@@ -222,6 +274,64 @@ store_put(struct store *s, struct trace *t)
 	t->refs--;
 }
 
+static bool
+is_there(int dir, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int
+store_file_used(const struct store *s, const struct conf_capture *c,
+    struct view session)
+{
+	const struct store_dir *dir = dir_of(s, c);
+	struct buf name = BUF_INIT(TRACE_NAME_MAX + 16);
+	char seal[TRACE_NAME_MAX + 16];
+	size_t n;
+	int rc;
+
+	if (dir == NULL)
+		return SP_E_ARG;
+	rc = store_file_name(c, session, &name);
+	n = buf_len(&name);
+	if (rc == 0)
+		rc = seal_name(buf_view(&name), seal, sizeof(seal));
+	if (rc == 0)
+		rc = buf_add(&name, "\0.1", 4);
+	if (rc == 0 && name.mem != NULL) {
+		char *file = name.mem + name.off;
+
+		if (is_there(dir->fd, file) || is_there(dir->fd, seal))
+			rc = SP_E_EXISTS;
+		memcpy(file + n, ".1", 3);
+		if (is_there(dir->fd, file))
+			rc = SP_E_EXISTS;
+	}
+	buf_clear(&name);
+	return rc;
+}
+
+int
+store_read(struct store *s, const struct conf_capture *c, struct view session,
+    int *fd, uint64_t *size)
+{
+	struct trace *t = NULL;
+	int rc = store_file_used(s, c, session);
+
+	if (rc != SP_E_EXISTS)
+		return rc == 0 || rc == SP_E_ARG ? SP_E_NOTFOUND : rc;
+	rc = store_get(s, c, session, &t);
+	if (rc != 0)
+		return rc;
+	*size = t->size;
+	rc = fd_open_beneath(t->dir, t->name,
+	    O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, fd);
+	store_put(s, t);
+	return rc;
+}
+
 void
 store_trim(struct store *s)
 {
@@ -236,6 +346,57 @@ store_trim(struct store *s)
 		forget(s, t);
 		n--;
 	}
+}
+
+/* Closes the traces in there: false when one is in use. */
+static bool
+dir_close_traces(struct store *s, int fd)
+{
+	struct trace *t, *next;
+	bool all = true;
+	int rc;
+
+	for (t = TAILQ_FIRST(&s->traces); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->dir != fd)
+			continue;
+		if (t->refs > 0) {
+			all = false;
+			continue;
+		}
+		rc = trace_seal(t, s->signer, "reload");
+		if (rc != 0)
+			log_error("trace %s: cannot write the seal: %s",
+			    t->name, err_str(rc));
+		forget(s, t);
+	}
+	return all;
+}
+
+static bool
+dir_shared(const struct store *s, size_t at)
+{
+	size_t i;
+
+	for (i = 0; i < s->dirs_n; i++)
+		if (i != at && s->dirs[i].fd == s->dirs[at].fd)
+			return true;
+	return false;
+}
+
+void
+store_drop(struct store *s, const struct conf *conf)
+{
+	size_t i, k;
+
+	for (i = 0; i < s->dirs_n; i++)
+		for (k = 0; k < conf->captures_n; k++)
+			if (s->dirs[i].capture == conf->captures[k])
+				s->dirs[i].capture = NULL;
+	for (i = s->dirs_n; i-- > 0;)
+		if (s->dirs[i].capture == NULL &&
+		    (dir_shared(s, i) || dir_close_traces(s, s->dirs[i].fd)))
+			dir_forget(s, i);
 }
 
 void

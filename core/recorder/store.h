@@ -7,22 +7,23 @@
 #include "recorder/trace.h"
 
 enum {
-	STORE_DIRS_MAX = 32,
+	STORE_DIRS_MAX = 32, /* of one generation */
 	STORE_OPEN_MAX = 256, /* files kept open without an open turn */
 	STORE_SESSION_MAX = 128, /* bytes of a session's id */
 	STORE_TRACES_MAX = 1024 * 1024,
 };
 
 struct store_dir {
-	uint32_t capture; /* index of the conf_capture */
-	int fd; /* borrowed */
+	const struct conf_capture *capture; /* of some generation; NULL: it is
+					       gone, a trace is still open */
+	int fd; /* owned, once, by all entries with that number */
 	uint64_t dev, ino;
 };
 
 struct store {
-	const struct conf *conf; /* borrowed */
+	const struct conf *conf; /* borrowed; of the current generation */
 	const struct signer *signer; /* borrowed */
-	struct store_dir dirs[STORE_DIRS_MAX];
+	struct store_dir *dirs; /* of all generations that live */
 	size_t dirs_n;
 	struct hmap *by_key;
 	TAILQ_HEAD(store_traces, trace) traces;
@@ -39,8 +40,18 @@ bool store_session_valid(struct view id);
 int store_init(struct store *s, const struct conf *conf,
     const struct signer *signer) must_check;
 void store_clear(struct store *s);
-/* The directory of one capture's traces: 0; SP_E_LIMIT; the call's error. */
-int store_add_dir(struct store *s, uint32_t capture, int fd) must_check;
+/*
+ * The directory of one capture's traces.  *fd is taken; when the directory is
+ * there already it is closed, and *fd is the one in use.
+ * Returns: 0; SP_E_NOMEM; the call's error.
+ */
+int store_add_dir(struct store *s, const struct conf_capture *capture,
+    int *fd) must_check;
+/* True when that directory is there already, for whatever capture. */
+bool store_has_dir(const struct store *s, int fd);
+/* Forgets what a generation's captures have: traces of its directories that
+ * no other generation has are sealed and closed, as soon as nobody uses them. */
+void store_drop(struct store *s, const struct conf *conf);
 /* Mode of new files. */
 mode_t store_mode(const struct store *s);
 
@@ -53,6 +64,18 @@ mode_t store_mode(const struct store *s);
 int store_get(struct store *s, const struct conf_capture *capture,
     struct view session, struct trace **out) must_check;
 void store_put(struct store *s, struct trace *t);
+/* The name of a session's file: 0; SP_E_ARG none may have it; SP_E_NOMEM. */
+int store_file_name(const struct conf_capture *capture, struct view session,
+    struct buf *out) must_check;
+/* SP_E_EXISTS when that file, a roll or a seal of it is there; 0 it is not. */
+int store_file_used(const struct store *s, const struct conf_capture *capture,
+    struct view session) must_check;
+/*
+ * The file for reading: *fd is the caller's; *size counts its whole lines.
+ * Returns: 0; SP_E_NOTFOUND there is none; the call's error.
+ */
+int store_read(struct store *s, const struct conf_capture *capture,
+    struct view session, int *fd, uint64_t *size) must_check;
 /* Closes what has not been used for long, beyond STORE_OPEN_MAX. */
 void store_trim(struct store *s);
 /* Seals every file that was written to since its last seal. */

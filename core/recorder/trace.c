@@ -384,6 +384,29 @@ trace_undelivered(struct trace *t, uint64_t turn)
 	t->undelivered_n++;
 }
 
+void
+trace_keep_request(struct trace *t, uint64_t turn,
+    const uint8_t sha256[DIGEST_BYTES])
+{
+	struct trace_request *q = &t->retries[t->retries_at++ % TRACE_RETRIES];
+
+	q->turn = turn;
+	memcpy(q->sha256, sha256, sizeof(q->sha256));
+}
+
+uint64_t
+trace_find_request(const struct trace *t, const uint8_t sha256[DIGEST_BYTES])
+{
+	uint64_t newest = 0;
+	size_t i;
+
+	for (i = 0; i < TRACE_RETRIES; i++)
+		if (t->retries[i].turn > newest &&
+		    memcmp(t->retries[i].sha256, sha256, DIGEST_BYTES) == 0)
+			newest = t->retries[i].turn;
+	return newest;
+}
+
 /* The sum of a file that was not watched from its beginning. */
 static int
 sum_file(struct trace *t)

@@ -11,6 +11,13 @@
 enum {
 	TRACE_NAME_MAX = 220, /* leaves room for .N, .seal and the like */
 	TRACE_UNDELIVERED_MAX = 4096,
+	TRACE_RETRIES = 16, /* undelivered turns that a retry may repeat */
+};
+
+/* A turn whose end did not reach the client, by its request. */
+struct trace_request {
+	uint64_t turn; /* 0: none */
+	uint8_t sha256[DIGEST_BYTES];
 };
 
 struct trace {
@@ -35,6 +42,8 @@ struct trace {
 	uint64_t *undelivered; /* owned; ascending */
 	size_t undelivered_n, undelivered_cap;
 	uint64_t undelivered_more;
+	struct trace_request retries[TRACE_RETRIES]; /* a ring */
+	unsigned retries_at;
 };
 
 /*
@@ -68,6 +77,11 @@ int trace_append(struct trace *t, struct buf *line,
 /* fdatasync when dirty; the result stays in sync_rc until the next append. */
 void trace_sync(struct trace *t);
 void trace_undelivered(struct trace *t, uint64_t turn);
+/* Remembers the request of an undelivered turn; finds it: 0 there is none. */
+void trace_keep_request(struct trace *t, uint64_t turn,
+    const uint8_t sha256[DIGEST_BYTES]);
+uint64_t trace_find_request(const struct trace *t,
+    const uint8_t sha256[DIGEST_BYTES]);
 /*
  * Writes the seal of the file as it is.
  * Returns: 0, also when there is nothing new to seal; the call's error.

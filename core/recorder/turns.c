@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "crypt/digest.h"
 #include "ipc/wire.h"
 #include "recorder/turns.h"
 
@@ -69,6 +70,7 @@ turn_free(struct turns *t, struct turn *u)
 	drop_credit(t, u);
 	store_put(t->store, u->trace);
 	slim(u);
+	recgen_unref(u->generation);
 	mem_free(u);
 }
 
@@ -97,17 +99,26 @@ turns_clear(struct turns *t)
 	t->open_n = t->ended_n = 0;
 }
 
+/* Its end did not reach the client: it may be asked for again. */
+static void
+undelivered(struct turn *u)
+{
+	if (u->trace == NULL || u->write_rc != 0)
+		return;
+	trace_undelivered(u->trace, u->number);
+	if (u->hashed)
+		trace_keep_request(u->trace, u->number, u->request_sha256);
+}
+
 void
 turns_forget(struct turns *t)
 {
 	struct turn *u;
 
 	TAILQ_FOREACH (u, &t->done, link)
-		if (u->trace != NULL && u->write_rc == 0)
-			trace_undelivered(u->trace, u->number);
+		undelivered(u);
 	TAILQ_FOREACH (u, &t->ended, link)
-		if (u->trace != NULL && u->write_rc == 0)
-			trace_undelivered(u->trace, u->number);
+		undelivered(u);
 	free_list(t, &t->open);
 	free_list(t, &t->done);
 	free_list(t, &t->ended);
@@ -170,6 +181,8 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 	t->open_n++;
 	memcpy(u->session, session.p, session.n);
 	u->opened_us = clock_us();
+	if (t->registry != NULL)
+		registry_called(t->registry, session, u->flags);
 	assemble_init(&u->assemble, (size_t)c->turn_max_bytes, keep_of(c));
 	u->trace_rc = store_get(t->store, c, session, &u->trace);
 	if (u->trace_rc == 0)
@@ -183,16 +196,16 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 int
 turns_open(struct turns *t, struct view body)
 {
-	const struct conf *conf = t->store->conf;
-	struct view session, meta;
-	uint32_t handle, capture;
+	struct view capture, session, meta;
+	uint32_t handle, generation;
 	struct turn *u, *other;
 	struct wire w;
 	int rc;
 
 	wire_init(&w, body);
 	handle = wire_u32(&w);
-	capture = wire_u32(&w);
+	generation = wire_u32(&w);
+	capture = wire_bytes(&w);
 	session = wire_bytes(&w);
 	u = mem_calloc(1, sizeof(*u));
 	if (u == NULL)
@@ -202,22 +215,42 @@ turns_open(struct turns *t, struct view body)
 	u->flags = wire_u32(&w);
 	meta = wire_bytes(&w);
 	other = find(t, handle);
-	if (wire_done(&w) != 0 || capture >= conf->captures_n ||
+	if (wire_done(&w) != 0 || capture.n == 0 || capture.n > CONF_NAME_MAX ||
 	    !store_session_valid(session) || !meta_valid(meta) ||
 	    (other != NULL && !other->ended) || t->open_n >= TURNS_OPEN_MAX) {
 		mem_free(u);
 		return SP_E_PROTO;
 	}
-	u->capture = conf->captures[capture];
+	rc = recgen_find(t->generations, generation, capture, &u->generation,
+	    &u->capture);
+	if (rc != 0) {
+		mem_free(u);
+		return rc;
+	}
 	buf_init(&u->meta, MESSAGE_CONTROL_MAX);
 	rc = buf_add_view(&u->meta, meta);
 	if (rc == 0)
 		rc = turn_add(t, u, session);
 	if (rc != 0) {
 		slim(u);
+		recgen_unref(u->generation);
 		mem_free(u);
 	}
 	return rc;
+}
+
+int
+turns_generation_end(struct turns *t, struct view body)
+{
+	uint32_t number;
+	struct wire w;
+
+	wire_init(&w, body);
+	number = wire_u32(&w);
+	if (wire_done(&w) != 0)
+		return SP_E_PROTO;
+	recgen_end(t->generations, number);
+	return 0;
 }
 
 static void
@@ -333,11 +366,48 @@ turns_data(struct turns *t, struct view body)
 	return wire_done(&w);
 }
 
+/* The client's word that it asks again: the SDKs' count, not "0". */
+static bool
+is_retry(const struct turn *u)
+{
+	struct view meta = buf_view(&u->meta), client, count;
+	struct jscan_span v;
+	struct jscan s;
+
+	if (meta.n == 0 || jscan_find(meta, VIEW("client"), &v) != 1 ||
+	    v.kind != JSCAN_OBJECT)
+		return false;
+	jscan_init(&s, meta, 0);
+	client = jscan_raw(&s, &v);
+	if (jscan_find(client, VIEW("x_stainless_retry_count"), &v) != 1 ||
+	    v.kind != JSCAN_STRING)
+		return false;
+	jscan_init(&s, client, 0);
+	count = jscan_text(&s, &v);
+	return count.n > 0 && !view_eq(count, VIEW("0"));
+}
+
+static void
+hash_request(struct turn *u, char hex[DIGEST_HEX + 1])
+{
+	struct record *r = &u->result;
+
+	if (buf_len(&u->request) == 0 || u->request_cut ||
+	    digest_sha256(buf_view(&u->request), u->request_sha256) != 0)
+		return;
+	u->hashed = true;
+	digest_hex(u->request_sha256, DIGEST_BYTES, hex);
+	r->request_sha256 = hex;
+	if (u->trace != NULL && is_retry(u))
+		r->retry_of = trace_find_request(u->trace, u->request_sha256);
+}
+
 /* Writes the record, or finds out that it cannot be. */
 static void
 write_turn(struct turns *t, struct turn *u)
 {
 	struct record *r = &u->result;
+	char hex[DIGEST_HEX + 1];
 
 	r->session = view_str(u->session);
 	r->turn = u->number;
@@ -347,6 +417,7 @@ write_turn(struct turns *t, struct turn *u)
 	r->request = buf_view(&u->request);
 	r->request_cut = u->request_cut;
 	r->meta_open = buf_view(&u->meta);
+	hash_request(u, hex);
 	r->assemble = &u->assemble;
 	if (r->outcome == MESSAGE_OUTCOME_STATUS)
 		r->body = buf_view(&u->body);
@@ -367,7 +438,10 @@ write_turn(struct turns *t, struct turn *u)
 		log_error("session %s turn %llu is not recorded: %s",
 		    u->session, (unsigned long long)u->number,
 		    err_str(u->write_rc));
+	if (t->registry != NULL)
+		registry_turned(t->registry, r, u->write_rc == 0);
 	r->assemble = NULL;
+	r->request_sha256 = NULL;
 	r->request = r->meta_open = r->meta_end = r->error = r->body =
 	    VIEW_NONE;
 	slim(u);
@@ -408,6 +482,9 @@ turns_end(struct turns *t, struct view body)
 		return SP_E_PROTO;
 	if (u->piece_kind != 0)
 		give_up(u, u->piece_kind);
+	/* the recorder before this one counted it, when it was opened */
+	if (r.outcome == MESSAGE_OUTCOME_LOST && t->registry != NULL)
+		registry_uncalled(t->registry, view_str(u->session), u->flags);
 	u->flags |= flags;
 	r.flags = u->flags;
 	u->result = r;
@@ -429,8 +506,8 @@ turns_delivered(struct turns *t, struct view body)
 	u = find(t, handle);
 	if (wire_done(&w) != 0 || u == NULL || !u->ended || got > 1)
 		return SP_E_PROTO;
-	if (got == 0 && u->trace != NULL && u->write_rc == 0)
-		trace_undelivered(u->trace, u->number);
+	if (got == 0)
+		undelivered(u);
 	release_handle(t, u);
 	return 0;
 }

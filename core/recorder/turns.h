@@ -6,7 +6,9 @@
 
 #include "base/hmap.h"
 #include "recorder/assemble.h"
+#include "recorder/recgen.h"
 #include "recorder/record.h"
+#include "recorder/registry.h"
 #include "recorder/store.h"
 
 enum {
@@ -17,6 +19,7 @@ enum {
 struct turn {
 	TAILQ_ENTRY(turn) link;
 	uint32_t handle;
+	struct recgen *generation; /* whose the capture is */
 	const struct conf_capture *capture;
 	struct trace *trace; /* NULL: its file could not be had */
 	int trace_rc; /* then why */
@@ -36,6 +39,8 @@ struct turn {
 	bool told; /* TURN_DONE went out: it is on the list `ended` */
 	bool known; /* word of its delivery came */
 	int write_rc;
+	bool hashed; /* request_sha256 is that of its request */
+	uint8_t request_sha256[DIGEST_BYTES];
 	struct record result;
 };
 
@@ -43,6 +48,8 @@ TAILQ_HEAD(turn_list, turn);
 
 struct turns {
 	struct store *store; /* borrowed */
+	struct registry *registry; /* borrowed; NULL: nobody counts */
+	struct recgens *generations; /* borrowed */
 	struct hmap *by_handle;
 	struct turn_list open, ended, done; /* done: to be told */
 	struct turn_list credit;
@@ -62,6 +69,8 @@ int turns_open(struct turns *t, struct view body) must_check;
 int turns_data(struct turns *t, struct view body) must_check;
 int turns_end(struct turns *t, struct view body) must_check;
 int turns_delivered(struct turns *t, struct view body) must_check;
+/* The reactor opens no turn of that generation any more. */
+int turns_generation_end(struct turns *t, struct view body) must_check;
 /* Ends and writes every open turn with that outcome. */
 void turns_end_all(struct turns *t, unsigned outcome);
 /* Forgets the handles: their reactor is gone. */

@@ -22,7 +22,7 @@
 #include "os/fd.h"
 #include "os/poller.h"
 
-static struct role role;
+static struct role role, next;
 static struct channel *peer;
 static struct poller *loop;
 static struct poller_fd *peer_handle;
@@ -188,6 +188,28 @@ on_stop(unsigned me)
 	poller_stop(loop);
 }
 
+/* Another generation: with fake_refuse in it, it cannot be had. */
+static void
+take_next(struct channel_msg *m)
+{
+	struct view v;
+	bool whole;
+
+	if (role_next_take(&next, m, &whole) != SP_OK)
+		abort();
+	if (!whole)
+		return;
+	v = buf_view(&next.conf);
+	if (view_search(v, VIEW("fake_crash")) < v.n)
+		abort();
+	if (role_prepared(&role, next.generation,
+		view_search(v, VIEW("fake_refuse")) < v.n ? VIEW("told to")
+							  : VIEW_NONE) != SP_OK)
+		abort();
+	role.generation = next.generation;
+	role_clear(&next);
+}
+
 static void
 on_message(struct channel_msg *m, unsigned me)
 {
@@ -220,7 +242,15 @@ on_message(struct channel_msg *m, unsigned me)
 	case MESSAGE_STOP:
 		on_stop(me);
 		break;
+	case MESSAGE_COMMIT:
+		if (role_committed(&role, wire_u32(&w)) != SP_OK)
+			abort();
+		break;
+	case MESSAGE_ABANDON:
+		role_clear(&next);
+		break;
 	default:
+		take_next(m);
 		break;
 	}
 	fd_close(&m->fd);
@@ -258,6 +288,7 @@ main(int argc, char **argv)
 	me = strstr(argv[0], "reactor") != NULL ? MESSAGE_REACTOR
 						: MESSAGE_RECORDER;
 	log_init(me == MESSAGE_REACTOR ? "reactor" : "recorder");
+	role_next_init(&next);
 	if (role_boot(&role, me) != SP_OK)
 		return 3;
 	if (role.error_log_fd >= 0)

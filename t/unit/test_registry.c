@@ -407,7 +407,7 @@ wire(void)
 int
 main(void)
 {
-	static const char *const left[] = { "keys/" JOURNAL_FILE,
+	static const char *const left[] = { "keys/sessions.jsonl",
 		"traces/two.jsonl", "traces/two.seal", "keys", "traces", "" };
 	char path[256];
 	size_t i;

@@ -16,7 +16,8 @@ static struct loop *loop;
 static struct loop_timer *stopper;
 static struct recorder *rec;
 static struct channel *peer; /* the recorder's end */
-static struct conf_capture capture = { .index = 2 };
+static struct conf_capture capture = { .name = { "train", 5 },
+	.level = CONF_LEVEL_TOKENS };
 
 /* What one owner heard. */
 struct heard {
@@ -155,7 +156,8 @@ stop(void)
 	rec = NULL;
 }
 
-static const struct turn_params params = { .capture = &capture,
+static const struct turn_params params = { .generation = 2,
+	.capture = &capture,
 	.session = { "default", 7 },
 	.wall_us = 99,
 	.flags = MESSAGE_TURN_STREAM,
@@ -188,7 +190,7 @@ observe(void *arg, const struct turn_facts *facts)
 	observed++;
 	observed_tokens = facts->tokens;
 	if (!view_eq(facts->finish_reason, VIEW("stop")) || !facts->ok ||
-	    facts->capture != &capture)
+	    facts->level != CONF_LEVEL_TOKENS)
 		observed = 1000;
 }
 
@@ -240,7 +242,8 @@ whole_turn(void)
 
 	tap_is_int(hear(&first, &body), MESSAGE_TURN_OPEN, "TURN_OPEN");
 	wire_init(&w, body);
-	tap_is_int(wire_u32(&w), 2, "capture");
+	tap_is_int(wire_u32(&w), 2, "generation");
+	tap_ok(view_eq(wire_bytes(&w), VIEW("train")), "capture");
 	tap_ok(view_eq(wire_bytes(&w), VIEW("default")), "session");
 	tap_is_int((long long)wire_u64(&w), 99, "clock");
 	tap_is_int(wire_u32(&w), MESSAGE_TURN_STREAM, "flags");

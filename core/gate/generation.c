@@ -1,0 +1,225 @@
+#include "config.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "gate/gate_priv.h"
+#include "net/tls.h"
+
+enum { GENERATION_BODY_WINDOW = 256 * 1024 };
+
+/* ---- doors ---------------------------------------------------------------- */
+
+static int
+generation_tls_server(const struct conf_server *s, struct tls_ctx **out,
+    struct buf *err)
+{
+	static const struct view alpn[] = { { "http/1.1", 8 } };
+	int rc;
+
+	if (s->certificate == NULL || s->certificate->value.p == NULL ||
+	    s->certificate_key == NULL || s->certificate_key->value.p == NULL) {
+		rc = buf_printf(err,
+		    "%s:%u: server listens with ssl and has no certificate; "
+		    "expected certificate and certificate_key",
+		    s->pos.file, s->pos.line);
+		return rc == SP_OK ? SP_E_CONF : rc;
+	}
+	rc = buf_printf(err, "%s:%u: ", s->pos.file, s->pos.line);
+	if (rc == SP_OK)
+		rc = tls_server_new(s->certificate->value,
+		    s->certificate_key->value, alpn, 1, out, err);
+	if (rc == SP_OK)
+		buf_reset(err, SIZE_MAX);
+	return rc;
+}
+
+/* The first server's certificate, the others' by SNI. */
+static int
+generation_tls(struct gate_door *d, struct buf *err)
+{
+	struct tls_ctx *other;
+	size_t i, j;
+	int rc;
+
+	if (!d->conf->ssl)
+		return SP_OK;
+	rc = generation_tls_server(d->servers[0], &d->tls, err);
+	for (i = 1; i < d->servers_n && rc == SP_OK; i++) {
+		const struct conf_list *names = &d->servers[i]->server_names;
+
+		rc = generation_tls_server(d->servers[i], &other, err);
+		if (rc != SP_OK)
+			break;
+		for (j = 0; j < names->n && rc == SP_OK; j++) {
+			rc = tls_server_add_name(d->tls, names->v[j], other);
+			/* no name of a certificate: it is never chosen by it */
+			if (rc == SP_E_ARG || rc == SP_E_EXISTS)
+				rc = SP_OK;
+		}
+		tls_unref(other);
+	}
+	return rc;
+}
+
+static int
+generation_limits(struct gate *g, struct gate_door *d)
+{
+	const struct conf_limits *c = &d->servers[0]->limits;
+	struct gate_limits *l;
+	const struct h1_limits want = {
+		.header_timeout_ms = c->client_header_timeout_ms,
+		.body_timeout_ms = c->client_body_timeout_ms,
+		.send_timeout_ms = c->send_timeout_ms,
+		.keepalive_timeout_ms = c->keepalive_timeout_ms,
+		.keepalive_requests = c->keepalive_requests,
+		.header_line_max = c->header_line_max_bytes,
+		.header_max = c->header_max_bytes,
+		.header_max_n = c->header_max_n,
+		.output_buffer = c->output_buffer_bytes,
+		.body_window = GENERATION_BODY_WINDOW,
+	};
+
+	SLIST_FOREACH(l, &g->limits, link)
+	{
+		/* of u64 fields alone, so there is no padding to compare */
+		if (memcmp(&l->v, &want, sizeof(want)) == 0) {
+			d->limits = &l->v;
+			return SP_OK;
+		}
+	}
+	l = mem_calloc(1, sizeof(*l));
+	if (l == NULL)
+		return SP_E_NOMEM;
+	l->v = want;
+	SLIST_INSERT_HEAD(&g->limits, l, link);
+	d->limits = &l->v;
+	return SP_OK;
+}
+
+/* Each server stands at each of its addresses. */
+static int
+generation_fill(struct generation *n)
+{
+	size_t i, j;
+
+	for (i = 0; i < n->conf->servers_n; i++) {
+		const struct conf_server *s = n->conf->servers[i];
+
+		for (j = 0; j < s->listens_n; j++) {
+			struct gate_door *d = &n->doors[s->listens[j].index];
+
+			if (d->servers == NULL)
+				d->servers = mem_calloc(n->conf->servers_n,
+				    sizeof(const struct conf_server *));
+			if (d->servers == NULL)
+				return SP_E_NOMEM;
+			if (d->servers_n == 0)
+				d->conf = &s->listens[j];
+			d->servers[d->servers_n++] = s;
+		}
+	}
+	return SP_OK;
+}
+
+static int
+generation_doors(struct generation *n, struct buf *err)
+{
+	size_t i;
+	int rc;
+
+	n->doors = mem_calloc(n->conf->listens_n + 1, sizeof(*n->doors));
+	if (n->doors == NULL)
+		return SP_E_NOMEM;
+	n->doors_n = n->conf->listens_n;
+	rc = generation_fill(n);
+	for (i = 0; i < n->doors_n && rc == SP_OK; i++) {
+		err_assert(n->doors[i].servers_n > 0);
+		rc = generation_limits(n->gate, &n->doors[i]);
+		if (rc == SP_OK)
+			rc = generation_tls(&n->doors[i], err);
+	}
+	return rc;
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+static void
+generation_free(struct generation *n)
+{
+	size_t i;
+
+	LIST_REMOVE(n, link);
+	for (i = 0; i < n->doors_n; i++) {
+		tls_unref(n->doors[i].tls);
+		mem_free(n->doors[i].servers);
+	}
+	mem_free(n->doors);
+	forward_free(n->forward);
+	conf_free(n->owned);
+	mem_free(n);
+}
+
+int
+generation_new(struct gate *g, const struct gate_source *src,
+    struct generation **out, struct buf *err)
+{
+	struct generation *n = mem_calloc(1, sizeof(*n));
+	int rc;
+
+	if (n == NULL) {
+		conf_free(src->owned);
+		return SP_E_NOMEM;
+	}
+	n->gate = g;
+	n->refs = 1;
+	n->number = src->number;
+	n->owned = src->owned;
+	n->conf = src->owned != NULL ? src->owned : src->conf;
+	LIST_INSERT_HEAD(&g->generations, n, link);
+	rc = g->current == NULL
+	    ? forward_new_from(g->loop, src, g->metrics, &n->forward, err)
+	    : forward_next(g->current->forward, src, &n->forward, err);
+	if (rc == SP_OK)
+		rc = generation_doors(n, err);
+	if (rc != SP_OK) {
+		/* nobody has seen it: no pool of it is in use */
+		generation_free(n);
+		return rc;
+	}
+	*out = n;
+	return SP_OK;
+}
+
+struct generation *
+generation_ref(struct generation *n)
+{
+	n->refs++;
+	return n;
+}
+
+void
+generation_unref(struct generation *n)
+{
+	if (n == NULL)
+		return;
+	err_assert(n->refs > 0);
+	if (--n->refs == 0)
+		loop_task_post(n->gate->reap);
+}
+
+void
+generation_reap(struct gate *g, bool all)
+{
+	struct generation *n, *next;
+
+	for (n = LIST_FIRST(&g->generations); n != NULL; n = next) {
+		next = LIST_NEXT(n, link);
+		if (n->refs > 0 && !all)
+			continue;
+		if (!all)
+			turn_generation_end(g->recorder, n->number);
+		generation_free(n);
+	}
+}

@@ -1,0 +1,400 @@
+#include "config.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "crypt/digest.h"
+#include "event/resolver.h"
+#include "gate/hub.h"
+#include "gate/metrics.h"
+#include "ipc/message.h"
+#include "net/tls.h"
+
+enum { HUB_KEY_MAX = 256 * 1024 };
+
+struct hub {
+	unsigned refs;
+	struct loop *loop;
+	struct resolver *resolver;
+	struct metrics *metrics;
+	LIST_HEAD(, hub_link) links;
+};
+
+/* ---- metrics -------------------------------------------------------------- */
+
+static uint64_t *
+hub_cell(struct hub_link *k, enum metrics_kind kind, const char *name,
+    const char *help, struct view upstream)
+{
+	static const char *const labels[] = { "upstream", NULL };
+	struct metric *x;
+
+	x = metrics_register(k->hub->metrics, kind, name, help, labels, NULL);
+	return x == NULL ? NULL : metrics_cell(x, &upstream);
+}
+
+static int
+hub_metrics(struct hub_link *k, struct view name)
+{
+	k->connects = hub_cell(k, METRICS_COUNTER, "upstream_connects",
+	    "Connections opened to an upstream", name);
+	k->reuses = hub_cell(k, METRICS_COUNTER, "upstream_reuses",
+	    "Requests sent on an idle connection", name);
+	k->errors = hub_cell(k, METRICS_COUNTER, "upstream_errors",
+	    "Connections to an upstream that failed", name);
+	k->idle = hub_cell(k, METRICS_GAUGE, "upstream_connections_idle",
+	    "Idle connections kept", name);
+	k->busy = hub_cell(k, METRICS_GAUGE, "upstream_connections_busy",
+	    "Connections with a call", name);
+	if (k->connects == NULL || k->reuses == NULL || k->errors == NULL ||
+	    k->idle == NULL || k->busy == NULL)
+		return SP_E_NOMEM;
+	return SP_OK;
+}
+
+/* Counters go on when one link takes another's place. */
+static void
+hub_count(struct hub_link *k)
+{
+	struct pool_stats st;
+
+	pool_stats(k->pool, &st);
+	*k->connects += st.connects - k->seen.connects;
+	*k->reuses += st.reuses - k->seen.reuses;
+	*k->errors += st.connect_errors - k->seen.connect_errors;
+	k->seen = st;
+}
+
+/* An old link and a new one may have the same name: gauges are sums. */
+static void
+hub_collect(void *arg)
+{
+	struct hub *h = arg;
+	struct hub_link *k;
+
+	LIST_FOREACH (k, &h->links, link)
+		*k->idle = *k->busy = 0;
+	LIST_FOREACH (k, &h->links, link) {
+		hub_count(k);
+		*k->idle += k->seen.idle;
+		*k->busy += k->seen.busy;
+	}
+}
+
+/* ---- the hub -------------------------------------------------------------- */
+
+/* The resolver's addresses; none for the system's. */
+static int
+hub_resolver(struct hub *h, const struct conf *conf, struct buf *err)
+{
+	const struct conf_list *l = &conf->main.resolver;
+	bool system = l->n == 0 || view_eq(l->v[0], VIEW("system"));
+
+	h->resolver =
+	    resolver_new(h->loop, system ? NULL : l->v, system ? 0 : l->n);
+	if (h->resolver != NULL)
+		return SP_OK;
+	return buf_printf(err,
+		   "resolver: cannot be set up; expected \"system\" or "
+		   "addresses of name servers") != SP_OK
+	    ? SP_E_NOMEM
+	    : SP_E_CONF;
+}
+
+int
+hub_new(struct loop *l, const struct conf *conf, struct metrics *m,
+    struct hub **out, struct buf *err)
+{
+	struct hub *h = mem_calloc(1, sizeof(*h));
+	int rc;
+
+	if (h == NULL)
+		return SP_E_NOMEM;
+	h->refs = 1;
+	h->loop = l;
+	h->metrics = m;
+	LIST_INIT(&h->links);
+	rc = hub_resolver(h, conf, err);
+	if (rc == SP_OK)
+		rc = metrics_on_collect(m, hub_collect, h);
+	if (rc != SP_OK) {
+		hub_unref(h);
+		return rc;
+	}
+	*out = h;
+	return SP_OK;
+}
+
+struct hub *
+hub_ref(struct hub *h)
+{
+	h->refs++;
+	return h;
+}
+
+void
+hub_unref(struct hub *h)
+{
+	if (h == NULL || --h->refs > 0)
+		return;
+	err_assert(LIST_EMPTY(&h->links));
+	if (h->resolver != NULL)
+		resolver_free(h->resolver);
+	mem_free(h);
+}
+
+struct loop *
+hub_loop(const struct hub *h)
+{
+	return h->loop;
+}
+
+/* ---- links ---------------------------------------------------------------- */
+
+/* The certificates for this upstream that came with the source, or NULL. */
+static const struct gate_ca *
+hub_ca(const struct gate_source *src, const struct conf_upstream *u)
+{
+	uint32_t want = u->ca.n > 0 ? u->index : MESSAGE_CA_SYSTEM;
+	size_t i;
+
+	for (i = 0; i < src->cas_n; i++)
+		if (src->cas[i].upstream == want)
+			return &src->cas[i];
+	return NULL;
+}
+
+static bool
+hub_wants_tls(const struct conf_upstream *u)
+{
+	size_t i;
+
+	for (i = 0; i < u->servers_n; i++)
+		if (u->servers[i].tls)
+			return true;
+	return false;
+}
+
+static char *
+hub_text(const struct buf *b)
+{
+	struct view v = buf_view(b);
+
+	return mem_strndup(v.n > 0 ? v.p : "", v.n);
+}
+
+/* What a TLS context is made of: whether it checks, and against what. */
+static int
+hub_tls_key(const struct conf_upstream *u, const struct gate_ca *ca,
+    struct buf *out)
+{
+	uint8_t sum[DIGEST_BYTES];
+	size_t i;
+	int rc;
+
+	if (!u->tls_verify)
+		return buf_add_str(out, "any");
+	if (ca == NULL)
+		return buf_printf(out, "file %.*s", VIEW_ARG(u->ca));
+	rc = digest_sha256(ca->pem, sum);
+	for (i = 0; i < sizeof(sum) && rc == SP_OK; i++)
+		rc = buf_printf(out, "%02x", sum[i]);
+	return rc;
+}
+
+static int
+hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
+{
+	size_t i;
+	int rc;
+
+	rc = buf_printf(out, "%.*s\n%u %llu %llu %llu\n%s\n", VIEW_ARG(u->name),
+	    u->balance, (unsigned long long)u->connect_timeout_ms,
+	    (unsigned long long)u->keepalive,
+	    (unsigned long long)u->keepalive_timeout_ms,
+	    tls_key != NULL ? tls_key : "plain");
+	for (i = 0; i < u->servers_n && rc == SP_OK; i++)
+		rc = buf_printf(out, "%d %d %u %.*s\n", u->servers[i].tls,
+		    u->servers[i].is_unix, u->servers[i].port,
+		    VIEW_ARG(u->servers[i].host));
+	return rc;
+}
+
+/* A context that another link has made of the same, or a new one. */
+static int
+hub_tls(struct hub_link *k, const struct conf_upstream *u,
+    const struct gate_ca *ca, bool files, struct buf *err)
+{
+	static const struct view alpn[] = { { "http/1.1", 8 } };
+	struct hub_link *o;
+
+	if (k->tls_key == NULL)
+		return SP_OK;
+	LIST_FOREACH (o, &k->hub->links, link)
+		if (o->tls_key != NULL && strcmp(o->tls_key, k->tls_key) == 0) {
+			k->tls = tls_ref(o->tls);
+			return SP_OK;
+		}
+	if (ca != NULL && u->tls_verify)
+		return tls_client_new_pem(ca->pem, true, alpn, 1, &k->tls, err);
+	if (files || !u->tls_verify)
+		return tls_client_new(u->ca, u->tls_verify, alpn, 1, &k->tls,
+		    err);
+	return buf_printf(err,
+		   "%s:%u: upstream \"%.*s\": no trusted certificates came "
+		   "for it",
+		   u->pos.file, u->pos.line, VIEW_ARG(u->name)) != SP_OK
+	    ? SP_E_NOMEM
+	    : SP_E_TLS;
+}
+
+static int
+hub_pool(struct hub_link *k, const struct conf_upstream *u)
+{
+	struct pool_server *servers;
+	struct pool_params p = {
+		.name = u->name,
+		.servers_n = u->servers_n,
+		.least_conn = u->balance == CONF_BALANCE_LEAST_CONN,
+		.connect_timeout_ms = u->connect_timeout_ms,
+		.keepalive = u->keepalive,
+		.keepalive_timeout_ms = u->keepalive_timeout_ms,
+		.tls = k->tls,
+	};
+	size_t i;
+	int rc;
+
+	servers = mem_calloc(u->servers_n, sizeof(*servers));
+	if (servers == NULL)
+		return SP_E_NOMEM;
+	for (i = 0; i < u->servers_n; i++) {
+		servers[i].host = u->servers[i].host;
+		servers[i].port = u->servers[i].port;
+		servers[i].is_unix = u->servers[i].is_unix;
+		servers[i].tls = u->servers[i].tls;
+	}
+	p.servers = servers;
+	rc = pool_new(k->hub->loop, k->hub->resolver, &p, &k->pool);
+	mem_free(servers);
+	return rc;
+}
+
+/* A wrong base is the commonest mistake: say what calls will go to. */
+static void
+hub_tell(const struct conf_upstream *u)
+{
+	size_t i;
+
+	for (i = 0; i < u->servers_n; i++)
+		log_notice("upstream \"%.*s\": calls go to %s://%.*s:%u%.*s"
+			   "/chat/completions",
+		    VIEW_ARG(u->name), u->servers[i].tls ? "https" : "http",
+		    VIEW_ARG(u->servers[i].host), u->servers[i].port,
+		    VIEW_ARG(u->servers[i].base));
+}
+
+static void
+hub_link_free(struct hub_link *k)
+{
+	if (k->pool != NULL && k->busy != NULL) {
+		hub_count(k);
+		/* whoever else has that name sets them anew */
+		*k->idle = *k->busy = 0;
+	}
+	LIST_REMOVE(k, link);
+	pool_free(k->pool);
+	tls_unref(k->tls);
+	mem_free(k->tls_key);
+	mem_free(k->key);
+	mem_free(k);
+}
+
+static int
+hub_link_init(struct hub_link *k, const struct conf_upstream *u,
+    const struct gate_source *src, bool files, struct buf *err)
+{
+	const struct gate_ca *ca = hub_ca(src, u);
+	int rc;
+
+	rc = hub_tls(k, u, ca, files, err);
+	if (rc == SP_OK)
+		rc = hub_pool(k, u);
+	if (rc == SP_OK)
+		rc = hub_metrics(k, u->name);
+	if (rc == SP_OK)
+		hub_tell(u);
+	return rc;
+}
+
+/* The two keys: *tls stays NULL for an upstream without TLS. */
+static int
+hub_keys(const struct conf_upstream *u, const struct gate_source *src,
+    char **key, char **tls)
+{
+	struct buf b = BUF_INIT(HUB_KEY_MAX);
+	int rc = SP_OK;
+
+	*key = *tls = NULL;
+	if (hub_wants_tls(u)) {
+		rc = hub_tls_key(u, hub_ca(src, u), &b);
+		if (rc == SP_OK)
+			*tls = hub_text(&b);
+		if (rc == SP_OK && *tls == NULL)
+			rc = SP_E_NOMEM;
+		buf_reset(&b, SIZE_MAX);
+	}
+	if (rc == SP_OK)
+		rc = hub_key(u, *tls, &b);
+	if (rc == SP_OK)
+		*key = hub_text(&b);
+	if (rc == SP_OK && *key == NULL)
+		rc = SP_E_NOMEM;
+	buf_clear(&b);
+	return rc;
+}
+
+int
+hub_link(struct hub *h, const struct conf_upstream *u,
+    const struct gate_source *src, bool files, struct hub_link **out,
+    struct buf *err)
+{
+	struct hub_link *k;
+	char *key, *tls_key;
+	int rc;
+
+	rc = hub_keys(u, src, &key, &tls_key);
+	LIST_FOREACH (k, &h->links, link)
+		if (rc == SP_OK && strcmp(k->key, key) == 0) {
+			mem_free(key);
+			mem_free(tls_key);
+			k->refs++;
+			*out = k;
+			return SP_OK;
+		}
+	k = rc == SP_OK ? mem_calloc(1, sizeof(*k)) : NULL;
+	if (k == NULL) {
+		mem_free(key);
+		mem_free(tls_key);
+		return rc == SP_OK ? SP_E_NOMEM : rc;
+	}
+	k->hub = h;
+	k->refs = 1;
+	k->key = key;
+	k->tls_key = tls_key;
+	rc = hub_link_init(k, u, src, files, err);
+	LIST_INSERT_HEAD(&h->links, k, link);
+	if (rc != SP_OK) {
+		hub_link_free(k);
+		return rc;
+	}
+	*out = k;
+	return SP_OK;
+}
+
+void
+hub_unlink(struct hub_link *k)
+{
+	if (k != NULL && --k->refs == 0)
+		hub_link_free(k);
+}

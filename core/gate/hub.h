@@ -1,0 +1,51 @@
+/* What the generations of a configuration share towards the upstreams. */
+#ifndef SP_GATE_HUB_H
+#define SP_GATE_HUB_H
+
+#include <sys/queue.h>
+
+#include "gate/gate.h"
+#include "net/pool.h"
+
+struct hub; /* resolver, metrics, links: one in the gate */
+
+/*
+ * The connections to one upstream, as long as it stays the same.  Shared by
+ * the generations that have it so.
+ */
+struct hub_link {
+	LIST_ENTRY(hub_link) link;
+	struct hub *hub;
+	unsigned refs;
+	char *key; /* everything that the connections depend on */
+	char *tls_key; /* and what of that the TLS context does; NULL plain */
+	struct tls_ctx *tls;
+	struct pool *pool;
+	struct pool_stats seen; /* what the counters have of it */
+	uint64_t *connects, *reuses, *errors, *idle, *busy; /* metrics */
+};
+
+/*
+ * Context: reactor, before the walls close: reads the resolver's files.
+ * Owner:   hub_unref().
+ * Returns: 0; SP_E_NOMEM; SP_E_CONF with a line in err.
+ */
+int hub_new(struct loop *l, const struct conf *conf, struct metrics *m,
+    struct hub **out, struct buf *err) must_check;
+struct hub *hub_ref(struct hub *h);
+void hub_unref(struct hub *h); /* NULL allowed */
+struct loop *hub_loop(const struct hub *h);
+
+/*
+ * The link of that upstream: one that is there, or a new one.
+ * Parameters: src, whose certificates are taken; files, without one there the
+ *          file that conf names may be read.
+ * Owner:   hub_unlink(); no lease may be open when the last one goes.
+ * Returns: 0; SP_E_NOMEM; SP_E_ARG; SP_E_TLS with a line in err.
+ */
+int hub_link(struct hub *h, const struct conf_upstream *u,
+    const struct gate_source *src, bool files, struct hub_link **out,
+    struct buf *err) must_check;
+void hub_unlink(struct hub_link *k); /* NULL allowed */
+
+#endif
