@@ -9,6 +9,7 @@
 
 struct digest {
 	EVP_MD_CTX *ctx; /* owned */
+	EVP_MD_CTX *aside; /* owned; of digest_peek(), or NULL */
 };
 
 /*
@@ -46,6 +47,7 @@ digest_free(struct digest *d)
 	if (d == NULL)
 		return;
 	EVP_MD_CTX_free(d->ctx);
+	EVP_MD_CTX_free(d->aside);
 	mem_free(d);
 }
 
@@ -67,6 +69,20 @@ digest_final(struct digest *d, uint8_t out[DIGEST_BYTES])
 	if (rc != 0)
 		return rc;
 	return digest_rc(EVP_DigestInit_ex2(d->ctx, EVP_sha256(), NULL));
+}
+
+int
+digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES])
+{
+	unsigned n;
+
+	if (d->aside == NULL)
+		d->aside = EVP_MD_CTX_new();
+	if (d->aside == NULL)
+		return digest_rc(0);
+	if (EVP_MD_CTX_copy_ex(d->aside, d->ctx) != 1)
+		return digest_rc(0);
+	return digest_rc(EVP_DigestFinal_ex(d->aside, out, &n));
 }
 
 int

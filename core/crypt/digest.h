@@ -22,6 +22,8 @@ struct digest *digest_new(void) must_check;
 void digest_free(struct digest *d);
 int digest_update(struct digest *d, const void *p, size_t n) must_check;
 int digest_final(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
+/* The digest of what came so far; more may follow. */
+int digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 int digest_sha256(struct view v, uint8_t out[DIGEST_BYTES]) must_check;
 int digest_hmac(
     struct view key, struct view v, uint8_t out[DIGEST_BYTES]) must_check;

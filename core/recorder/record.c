@@ -3,11 +3,9 @@
 #include <string.h>
 
 #include "conf/conf.h"
-#include "crypt/digest.h"
 #include "recorder/finding.h"
 #include "recorder/record.h"
 #include "recorder/record_meta.h"
-#include "recorder/reqinfo.h"
 
 enum { ERROR_TEXT_MAX = 64 * 1024 };
 
@@ -304,22 +302,54 @@ write_head(struct record *r, const struct reqinfo *q, struct jwrite *w)
 	write_request(r, q, w);
 }
 
+/* The body once, with a look at the digest where its last message begins. */
+static int
+hash_request(struct record *r)
+{
+	struct view body = r->request, prefix = r->asked.prefix;
+	size_t n = 0;
+	int rc;
+
+	if (prefix.n > 0)
+		n = (size_t)(prefix.p + prefix.n - body.p);
+	rc = digest_update(r->digest, body.p, n);
+	if (rc == 0 && n > 0)
+		rc = digest_peek(r->digest, r->prefix_sha256);
+	body = view_from(body, n);
+	if (rc == 0)
+		rc = digest_update(r->digest, body.p, body.n);
+	/* also after an error: the next one begins anew */
+	if (digest_final(r->digest, r->body_sha256) != 0)
+		rc = SP_E_NOMEM;
+	return rc;
+}
+
+void
+record_ask(struct record *r)
+{
+	if (r->read)
+		return;
+	r->read = true;
+	reqinfo_read(&r->asked, r->request);
+	r->hashed =
+	    r->digest != NULL && r->request.n > 0 && hash_request(r) == 0;
+}
+
 int
 record_write(struct record *r, struct buf *out)
 {
 	struct assemble_choice *c;
-	struct reqinfo q;
 	struct jwrite w;
 	bool in_response;
 
 	judge(r);
-	reqinfo_read(&q, r->request);
+	record_ask(r);
 	c = assemble_first(r->assemble);
 	/* readers skip a turn without a response: an error is not one */
 	in_response = c != NULL && !is_error(r);
 	jwrite_init(&w, out);
 	jwrite_object(&w);
-	write_head(r, &q, &w);
+	write_head(r, &r->asked, &w);
 	jwrite_key(&w, "response");
 	if (in_response)
 		assemble_write(r->assemble, &w);
@@ -339,7 +369,7 @@ record_write(struct record *r, struct buf *out)
 	jwrite_key(&w, "aborted");
 	jwrite_bool(&w, r->aborted);
 	write_findings(r, &w);
-	record_meta_write(r, &q, c != NULL && !in_response, &w);
+	record_meta_write(r, &r->asked, c != NULL && !in_response, &w);
 	/* the brace is closed behind the chain's members */
 	return w.err;
 }

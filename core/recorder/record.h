@@ -3,7 +3,9 @@
 #define SP_RECORDER_RECORD_H
 
 #include "ipc/message.h"
+#include "crypt/digest.h"
 #include "recorder/assemble.h"
+#include "recorder/reqinfo.h"
 
 struct record {
 	/* given */
@@ -18,18 +20,30 @@ struct record {
 	uint64_t latency_us, ttft_us;
 	struct view request; /* the forwarded body; empty: none */
 	bool request_cut; /* it did not fit the turn's memory */
-	const char *request_sha256; /* hex, of request; NULL: none */
+	struct digest *digest; /* of record_ask(), borrowed; NULL: none */
 	uint64_t retry_of; /* the undelivered turn that it repeats; 0 none */
 	struct view body; /* of an error status */
 	struct view error; /* the reactor's word: JSON, or empty */
 	struct view meta_open, meta_end; /* JSON objects, or empty */
 	struct assemble *assemble; /* finished by record_write() */
+	/* results of record_ask() */
+	bool read;
+	struct reqinfo asked; /* its views lie in request */
+	bool hashed;
+	uint8_t body_sha256[DIGEST_BYTES];
+	uint8_t prefix_sha256[DIGEST_BYTES]; /* zeros: no such part */
 	/* results of record_write() */
 	uint32_t findings; /* enum finding */
 	uint64_t completion_tokens;
 	bool complete, aborted, trainable;
 	char finish_reason[64]; /* "" none */
 };
+
+/*
+ * Reads and hashes the request; record_write() does it where it was not done.
+ * Context: recorder, does not block.
+ */
+void record_ask(struct record *r);
 
 /*
  * Writes the record but for its end: everything up to the members that chain

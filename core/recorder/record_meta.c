@@ -13,12 +13,24 @@ static const struct view own_keys[] = { { "node_id", 7 }, { "level", 5 },
 	{ "stream", 6 }, { "turn_high", 9 }, { "sent_model", 10 },
 	{ "has_tools", 9 }, { "n_messages", 10 }, { "max_tokens", 10 },
 	{ "max_completion_tokens", 21 }, { "system_sha256", 13 },
-	{ "body_sha256", 11 }, { "prefix_sha256", 13 }, { "retry_of", 8 }, { "sampling_params", 15 }, { "done_seen", 9 },
-	{ "thinking_off", 12 }, { "logprobs_refused", 16 },
-	{ "token_ids_refused", 17 }, { "n_choices", 9 }, { "id_sources", 10 },
-	{ "logprob_stats", 13 }, { "tool_args_valid_json", 20 },
-	{ "tool_args_invalid", 17 }, { "outcome", 7 }, { "trainable", 9 },
-	{ "partial_response", 16 }, { NULL, 0 } };
+	{ "body_sha256", 11 }, { "prefix_sha256", 13 }, { "retry_of", 8 },
+	{ "sampling_params", 15 }, { "done_seen", 9 }, { "thinking_off", 12 },
+	{ "logprobs_refused", 16 }, { "token_ids_refused", 17 },
+	{ "n_choices", 9 }, { "id_sources", 10 }, { "logprob_stats", 13 },
+	{ "tool_args_valid_json", 20 }, { "tool_args_invalid", 17 },
+	{ "outcome", 7 }, { "trainable", 9 }, { "partial_response", 16 },
+	{ NULL, 0 } };
+
+static void
+write_sum(struct jwrite *w, const char *key, const uint8_t *sum)
+{
+	char hex[DIGEST_HEX + 1];
+
+	jwrite_key(w, key);
+	if (sum != NULL)
+		digest_hex(sum, DIGEST_BYTES, hex);
+	jwrite_cstr(w, sum != NULL ? hex : NULL);
+}
 
 static void
 write_digest(struct jwrite *w, const char *key, struct view v)
@@ -104,9 +116,9 @@ write_asked(const struct record *r, const struct reqinfo *q, struct jwrite *w)
 		write_span_or_null(w, "max_completion_tokens",
 		    q->max_completion_tokens);
 	write_digest(w, "system_sha256", q->system);
-	jwrite_key(w, "body_sha256");
-	jwrite_cstr(w, r->request_sha256);
-	write_digest(w, "prefix_sha256", q->prefix);
+	write_sum(w, "body_sha256", r->hashed ? r->body_sha256 : NULL);
+	write_sum(w, "prefix_sha256",
+	    r->hashed && q->prefix.n > 0 ? r->prefix_sha256 : NULL);
 	if (r->retry_of != 0) {
 		jwrite_key(w, "retry_of");
 		jwrite_u64(w, r->retry_of);

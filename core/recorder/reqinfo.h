@@ -17,7 +17,7 @@ struct reqinfo {
 	size_t messages_n;
 	struct view model; /* raw JSON, or empty */
 	struct view max_tokens, max_completion_tokens; /* likewise */
-	struct view prefix; /* all messages but the last, as written */
+	struct view prefix; /* messages but the last, as written */
 	struct view system; /* the first message's content, if it is system */
 	struct view sampling[REQINFO_SAMPLING_N]; /* raw values, by name */
 };

@@ -27,7 +27,14 @@ turns_init(struct turns *t, struct store *store)
 	TAILQ_INIT(&t->credit);
 	buf_init(&t->line, LINE_MAX_BYTES);
 	t->by_handle = hmap_new(TURNS_OPEN_MAX + 2 * TURNS_ENDED_MAX);
-	return t->by_handle != NULL ? 0 : SP_E_NOMEM;
+	t->digest = digest_new();
+	if (t->by_handle != NULL && t->digest != NULL)
+		return 0;
+	hmap_free(t->by_handle);
+	t->by_handle = NULL;
+	digest_free(t->digest);
+	t->digest = NULL;
+	return SP_E_NOMEM;
 }
 
 static struct view
@@ -96,6 +103,8 @@ turns_clear(struct turns *t)
 	hmap_free(t->by_handle);
 	t->by_handle = NULL;
 	buf_clear(&t->line);
+	digest_free(t->digest);
+	t->digest = NULL;
 	t->open_n = t->ended_n = 0;
 }
 
@@ -106,8 +115,8 @@ undelivered(struct turn *u)
 	if (u->trace == NULL || u->write_rc != 0)
 		return;
 	trace_undelivered(u->trace, u->number);
-	if (u->hashed)
-		trace_keep_request(u->trace, u->number, u->request_sha256);
+	if (u->result.hashed)
+		trace_keep_request(u->trace, u->number, u->result.body_sha256);
 }
 
 void
@@ -387,19 +396,16 @@ is_retry(const struct turn *u)
 	return count.n > 0 && !view_eq(count, VIEW("0"));
 }
 
+/* Reads the request, and which turn it repeats, if it does. */
 static void
-hash_request(struct turn *u, char hex[DIGEST_HEX + 1])
+ask(struct turns *t, struct turn *u)
 {
 	struct record *r = &u->result;
 
-	if (buf_len(&u->request) == 0 || u->request_cut ||
-	    digest_sha256(buf_view(&u->request), u->request_sha256) != 0)
-		return;
-	u->hashed = true;
-	digest_hex(u->request_sha256, DIGEST_BYTES, hex);
-	r->request_sha256 = hex;
-	if (u->trace != NULL && is_retry(u))
-		r->retry_of = trace_find_request(u->trace, u->request_sha256);
+	r->digest = t->digest;
+	record_ask(r);
+	if (r->hashed && u->trace != NULL && is_retry(u))
+		r->retry_of = trace_find_request(u->trace, r->body_sha256);
 }
 
 /* Writes the record, or finds out that it cannot be. */
@@ -407,7 +413,6 @@ static void
 write_turn(struct turns *t, struct turn *u)
 {
 	struct record *r = &u->result;
-	char hex[DIGEST_HEX + 1];
 
 	r->session = view_str(u->session);
 	r->turn = u->number;
@@ -417,7 +422,7 @@ write_turn(struct turns *t, struct turn *u)
 	r->request = buf_view(&u->request);
 	r->request_cut = u->request_cut;
 	r->meta_open = buf_view(&u->meta);
-	hash_request(u, hex);
+	ask(t, u);
 	r->assemble = &u->assemble;
 	if (r->outcome == MESSAGE_OUTCOME_STATUS)
 		r->body = buf_view(&u->body);
@@ -441,7 +446,8 @@ write_turn(struct turns *t, struct turn *u)
 	if (t->registry != NULL)
 		registry_turned(t->registry, r, u->write_rc == 0);
 	r->assemble = NULL;
-	r->request_sha256 = NULL;
+	r->digest = NULL;
+	r->asked = (struct reqinfo){ .json = false };
 	r->request = r->meta_open = r->meta_end = r->error = r->body =
 	    VIEW_NONE;
 	slim(u);

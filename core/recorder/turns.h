@@ -39,8 +39,6 @@ struct turn {
 	bool told; /* TURN_DONE went out: it is on the list `ended` */
 	bool known; /* word of its delivery came */
 	int write_rc;
-	bool hashed; /* request_sha256 is that of its request */
-	uint8_t request_sha256[DIGEST_BYTES];
 	struct record result;
 };
 
@@ -55,6 +53,7 @@ struct turns {
 	struct turn_list credit;
 	size_t open_n, ended_n;
 	struct buf line; /* the record being written */
+	struct digest *digest; /* of requests */
 	size_t full_bytes; /* not 0: a record of that size found no room */
 };
 

@@ -23,7 +23,7 @@ test_sha256(void)
 	struct digest *d = digest_new();
 	struct view text =
 	    VIEW("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq");
-	uint8_t out[DIGEST_BYTES];
+	uint8_t out[DIGEST_BYTES], sum[DIGEST_BYTES];
 	char a[1000];
 	size_t i;
 	bool good = true;
@@ -37,8 +37,15 @@ test_sha256(void)
 	is_hex(out,
 	    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	    "empty");
-	for (i = 0; i < text.n; i++)
+	for (i = 0; i < text.n; i++) {
 		good &= digest_update(d, text.p + i, 1) == 0;
+		if (i == 2) {
+			tap_is_int(digest_peek(d, out), 0, "a look in between");
+			tap_ok(digest_sha256(VIEW("abc"), sum) == 0 &&
+				memcmp(out, sum, sizeof(sum)) == 0,
+			    "tells of what came");
+		}
+	}
 	good &= digest_update(d, NULL, 0) == 0;
 	tap_ok(good, "byte by byte");
 	tap_is_int(digest_final(d, out), 0, "final");
