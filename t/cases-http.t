@@ -253,10 +253,17 @@ def endpoints(door):
            "H11: the wrong method is 405", (r.status, r.fields))
     tap.eq(len(door.up.requests), asked, "H11: none of them went up")
     s = door.gate.connect()
-    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    s.sendall(b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n"
+              b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     r = gate.Reply(s)
-    tap.ok(r.status == 505 and r.gone(), "H13: the preface gets 505",
-           (r.status, r.body))
+    first = r.status
+    r.read()
+    tap.ok(first == 200 and r.status == 505 and r.gone(),
+           "H13: the preface after a request gets 505", (r.status, r.body))
+    s = door.gate.connect()
+    s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    tap.ok(s.recv(9)[3:5] == b"\4\0", "H13: at first it begins HTTP/2")
+    s.close()
     door.up.play(unary(GOOD))
     r = door.gate.post(UNARY, headers=[("Upgrade", "h2c"),
                                        ("HTTP2-Settings", "AAMAAABkAAQ")])

@@ -203,7 +203,7 @@ def test_errors(port):
     c.s.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
     error_is(c.recv(), 400, "bad_request", "the codec's own errors")
     c = Client(port)
-    c.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    c.s.sendall(b"GET / HTTP/2.0\r\n\r\n")
     eq(c.recv()[0], 505, "another version")
 
 

@@ -146,9 +146,9 @@ static void
 gate_collect(void *arg)
 {
 	struct gate *g = arg;
-	struct h1_server_stats st;
+	struct front_stats st;
 
-	h1_server_stats(g->h1, &st);
+	front_stats(g->front, &st);
 	*g->connections = st.connections;
 	*g->accepted = st.accepted;
 	*g->streams = g->walks_n;
@@ -306,9 +306,9 @@ gate_listeners_close(struct gate *g)
 static bool
 gate_is_full(const struct gate *g)
 {
-	struct h1_server_stats st;
+	struct front_stats st;
 
-	h1_server_stats(g->h1, &st);
+	front_stats(g->front, &st);
 	return st.connections >= g->current->conf->main.connections;
 }
 
@@ -320,7 +320,7 @@ gate_accept(void *arg, struct listener *from, int fd)
 	int rc;
 
 	(void)from;
-	rc = h1_server_accept(g->h1, fd, p->door->tls, p->id, p->door->limits);
+	rc = front_accept(g->front, fd, p->door->tls, p->id, p->door->limits);
 	if (rc != SP_OK)
 		log_warn("%s: a connection was dropped: %s", p->name,
 		    err_str(rc));
@@ -704,10 +704,10 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	    (size_t)conf->main.recorder_buffer_bytes);
 	if (g->recorder != NULL)
 		g->roster = roster_new(g->loop, g->recorder);
-	g->h1 = h1_server_new(g->loop, &walk_consumer, g, gate_codec_error);
+	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
 	    g->access == NULL || g->recorder == NULL || g->roster == NULL ||
-	    g->h1 == NULL)
+	    g->front == NULL)
 		return SP_E_NOMEM;
 	rc = gate_metrics_init(g);
 	if (rc == SP_OK) {
@@ -763,7 +763,7 @@ gate_free(struct gate *g)
 		return;
 	gate_listeners_close(g);
 	/* the open requests end here: FINISH runs for each */
-	h1_server_free(g->h1);
+	front_free(g->front);
 	for (i = g->modules_set_up; i-- > 0;)
 		if (gate_modules[i]->stop != NULL)
 			gate_modules[i]->stop(g);
@@ -814,7 +814,7 @@ gate_drain(struct gate *g, void (*drained)(void *arg), void *arg)
 	g->drained_arg = arg;
 	gate_abandon(g);
 	gate_listeners_close(g);
-	h1_server_drain(g->h1);
+	front_drain(g->front);
 	loop_task_post(g->drain_task);
 }
 

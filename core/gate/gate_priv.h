@@ -10,7 +10,7 @@
 #include "gate/metrics.h"
 #include "gate/roster.h"
 #include "gate/turn.h"
-#include "http/h1_server.h"
+#include "http/front.h"
 #include "net/listener.h"
 
 struct walk;
@@ -73,7 +73,7 @@ struct gate {
 	struct recorder *recorder;
 	struct roster *roster;
 	struct access *access;
-	struct h1_server *h1;
+	struct front *front;
 	struct gate_port **ports; /* by number */
 	size_t ports_n;
 	LIST_HEAD(, walk) walks;

@@ -15,7 +15,7 @@ static int
 generation_tls_server(const struct conf_server *s, struct tls_ctx **out,
     struct buf *err)
 {
-	static const struct view alpn[] = { { "http/1.1", 8 } };
+	static const struct view alpn[] = { { "h2", 2 }, { "http/1.1", 8 } };
 	int rc;
 
 	if (s->certificate == NULL || s->certificate->value.p == NULL ||
@@ -29,7 +29,7 @@ generation_tls_server(const struct conf_server *s, struct tls_ctx **out,
 	rc = buf_printf(err, "%s:%u: ", s->pos.file, s->pos.line);
 	if (rc == SP_OK)
 		rc = tls_server_new(s->certificate->value,
-		    s->certificate_key->value, alpn, 1, out, err);
+		    s->certificate_key->value, alpn, 2, out, err);
 	if (rc == SP_OK)
 		buf_reset(err, SIZE_MAX);
 	return rc;
