@@ -9,7 +9,7 @@
 
 /* Stands for a capture that is no more: it has no directory. */
 static const struct conf_capture gone = { .level = CONF_LEVEL_TEXT,
-	.turn_max_bytes = 64 * 1024 };
+	.turn_max_bytes = 65536 };
 
 void
 recgens_init(struct recgens *g, struct store *store)

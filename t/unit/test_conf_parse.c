@@ -111,7 +111,8 @@ static const struct {
 	    { "duplicate directive \"status\"" } },
 	/* handlers */
 	{ "server { listen 1; location / { } }",
-	    { "location \"/\" has no handler; expected llm_intercept, sessions, "
+	    { "location \"/\" has no handler; expected llm_intercept, "
+	      "sessions, "
 	      "status or health" } },
 	{ "server { listen 1; location / { status; health; } }",
 	    { "second handler \"health\"; expected one in a location, it has "
