@@ -232,6 +232,8 @@ serve(struct recorder *r)
 		rc = peer_attach(&r->peer, r->role.peer_fd);
 		r->role.peer_fd = -1;
 	}
+	/* ready means that the reactor has heard so: calls come at once */
+	peer_after(&r->peer);
 	if (rc == 0)
 		rc = role_ready(&r->role);
 	if (rc != 0)
