@@ -607,7 +607,7 @@ llm_call_break(struct llm_call *c, enum message_outcome outcome,
 	if (c->call != NULL)
 		call_cancel(c->call);
 	c->call = NULL;
-	buf_init(&error, 16 * 1024);
+	buf_init(&error, (size_t)16 * 1024);
 	if (error_json(code, text, status, &error) != 0)
 		buf_reset(&error, SIZE_MAX);
 	end_turn(c, outcome, c->gone ? VIEW_NONE : buf_view(&error));

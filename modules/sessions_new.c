@@ -104,7 +104,7 @@ take_word(struct sessions_call *c, const struct field *f, struct view v,
 		return refuse(c,
 		    "%s: expected 1 to %zu visible ASCII characters", f->name,
 		    f->max);
-	memcpy((char *)&c->msg + f->at, &text, sizeof(text));
+	*(struct view *)(void *)((char *)&c->msg + f->at) = text;
 	return 0;
 }
 

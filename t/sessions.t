@@ -530,6 +530,25 @@ def test_ctl(d):
            (rc, err))
 
 
+def test_stuck(d, t):
+    """A recorder that does not move: nothing in the reactor waits for it."""
+    pid = d.children()["sallyport-recorder"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        eq(code(d.ask("POST", "/sessions", {"id": "late"})),
+           (504, "recorder_timeout"), "a recorder that is stuck: no session")
+        eq(code(d.ask("GET", "/sessions")), (504, "recorder_timeout"),
+           "nor a list")
+        eq(d.ask("GET", "/v1/models", key=t["key"])[0], 200,
+           "but keys are known")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: d.ask("GET", "/sessions/late")[0] == 200,
+          "what was asked for came late")
+    eq(d.ask("DELETE", "/sessions/late")[0], 200, "and can be ended")
+    eq(d.call(t["key"])[0], 200, "calls go on")
+
+
 def test_conf(url):
     for text, want in (
             ("location /s { sessions; }", "expected a \"token\""),
@@ -565,6 +584,7 @@ with Scripted(script=SCRIPT) as model:
         test_trace(door, second)
         test_delete(door)
         test_ctl(door)
+        test_stuck(door, second)
     test_durable(model)
     test_conf(model.url)
 test_closed_calls()

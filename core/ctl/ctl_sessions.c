@@ -67,7 +67,7 @@ ask(const struct sessions *s, struct buf *out)
 static int
 print(struct view v)
 {
-	if (v.n > 0 && fwrite(v.p, 1, v.n, stdout) != v.n)
+	if (v.p != NULL && fwrite(v.p, 1, v.n, stdout) != v.n)
 		return EXIT_USAGE;
 	return fflush(stdout) == 0 ? 0 : EXIT_USAGE;
 }
@@ -274,7 +274,7 @@ ctl_sessions(int argc, char **argv)
 	if (s.http.url == NULL)
 		s.http.url = "http://127.0.0.1:8100";
 	s.http.token = getenv(token);
-	if (s.http.location[0] != '/' ||
+	if (s.http.location == NULL || s.http.location[0] != '/' ||
 	    !h1_parse_is_target(view_str(s.http.location)))
 		return usage();
 	if (s.http.token != NULL && !good_token(s.http.token)) {

@@ -68,7 +68,7 @@ session_msg_get(struct wire *w, struct session_msg *m)
 		v = wire_bytes(w);
 		if (v.n > texts[i].max)
 			w->bad = 1;
-		memcpy(base + texts[i].at, &v, sizeof(v));
+		*(struct view *)(void *)(base + texts[i].at) = v;
 	}
 	for (i = 0; i < NUMBERS_N; i++) {
 		n = wire_u64(w);

@@ -23,27 +23,27 @@ struct trace_request {
 struct trace {
 	TAILQ_ENTRY(trace) link; /* the store's, least recently used first */
 	unsigned refs; /* turns that name it */
-	char *key; /* owned; the store's */
 	int dir; /* borrowed */
+	char *key; /* owned; the store's */
 	char *session; /* owned; of the first turn */
 	char *name; /* owned */
 	mode_t mode;
-	uint64_t roll_bytes; /* 0: never rolls */
-	bool sync; /* fdatasync before a turn counts as recorded */
 	int fd; /* -1: closed for the time being */
+	uint64_t roll_bytes; /* 0: never rolls */
 	uint64_t size;
 	char head[DIGEST_HEX + 1]; /* hash of the last record */
-	uint64_t turn_high; /* highest turn number given out */
+	bool sync; /* fdatasync before a turn counts as recorded */
 	bool dirty; /* written since the last fdatasync */
 	int sync_rc; /* of that fdatasync */
+	uint64_t turn_high; /* highest turn number given out */
 	bool sealed; /* nothing was written since the last seal */
 	bool sum_ok; /* sum has seen all of the file */
+	unsigned retries_at; /* in retries */
 	struct chain_sum sum;
 	uint64_t *undelivered; /* owned; ascending */
 	size_t undelivered_n, undelivered_cap;
 	uint64_t undelivered_more;
 	struct trace_request retries[TRACE_RETRIES]; /* a ring */
-	unsigned retries_at;
 };
 
 /*
