@@ -3,6 +3,7 @@
 import concurrent.futures
 import hashlib
 import os
+import re
 import subprocess
 import sys
 
@@ -50,7 +51,10 @@ def look(path, tool, argv, extra):
         with open(stamp, "w"):
             pass
         return path, ""
-    return path, out or f"{tool} ended with status {r.returncode}"
+    # the notes that lead there are to be had by running it on that file
+    said = [x.replace(ROOT + "/", "") for x in out.splitlines()
+            if re.search(r": (error|warning): ", x)]
+    return path, "\n".join(said) or f"{path}: status {r.returncode}"
 
 
 def over(tool, items, argv_of, extra=b""):
