@@ -89,9 +89,11 @@ sup_reload_begin(struct supervisor *s)
 	s->reload_waits = MESSAGE_REACTOR | MESSAGE_RECORDER;
 	poller_timer_set(s->reload_timer, SUP_RELOAD_ANSWER_MS);
 	for (i = 0; i < 2; i++) {
-		int rc = rolerun_prepare(&s->r->generation, both[i]->who,
-		    both[i]->c);
+		int rc = SP_E_GONE;
 
+		if (both[i]->c != NULL)
+			rc = rolerun_prepare(&s->r->generation, both[i]->who,
+			    both[i]->c);
 		if (rc == SP_OK)
 			continue;
 		/* with half of it, it is of no use any more */

@@ -55,6 +55,8 @@ sup_end_channel(struct sup_role *r)
 	r->f = NULL;
 	channel_free(r->c);
 	r->c = NULL;
+	/* dead or dying, though its end may not be known yet */
+	r->ready = false;
 }
 
 void
