@@ -357,6 +357,8 @@ const struct conf_directive core_conf_server[] = {
 	    .doc = "Where connections are accepted: PORT, ADDRESS:PORT,\n"
 		   "[IPV6-ADDRESS]:PORT, *:PORT or unix:PATH.\n"
 		   "With port 0 the kernel chooses one.\n"
+		   "Each speaks HTTP/1.1 and HTTP/2: the latter by ALPN "
+		   "with ssl,\nby the client's preface without.\n"
 		   "Servers that share an address are told apart by "
 		   "server_name." },
 	{ .name = "server_name",

@@ -101,7 +101,7 @@ def tls(g, d):
                 and int(a.rsplit(":", 1)[1]) != g.port).rsplit(":", 1)[1]
     url = f"https://gate.test:{port}/v1/chat/completions"
     to = ("--resolve", f"gate.test:{port}:127.0.0.1", "--cacert", f"{d}/cert")
-    rc, text, tail, err = curl(*to, url)
+    rc, text, tail, err = curl(*to, "--http1.1", url)
     tap.ok(rc == 0 and tail[:2] == ["200", "1.1"], "over TLS",
            (rc, text, tail, err))
     rc, text, tail, err = curl(*to, "--tls-max", "1.2", url,
@@ -112,8 +112,8 @@ def tls(g, d):
                                "--tls-max", "1.1", url)
     tap.ok(rc == 35, "TLS 1.1 is refused", (rc, tail, err))
     rc, text, tail, err = curl(*to, "--http2", url)
-    tap.ok(rc == 0 and tail[:2] == ["200", "1.1"],
-           "ALPN chooses http/1.1", (rc, tail, err))
+    tap.ok(rc == 0 and tail[:2] == ["200", "2"],
+           "ALPN chooses h2", (rc, tail, err))
     rc, text, tail, err = curl(f"http://127.0.0.1:{port}/v1/models", body=None)
     tap.ok(rc != 0 or tail[0] == "400", "plain HTTP to it is refused",
            (rc, text, tail))
