@@ -41,8 +41,8 @@ static inline struct view
 buf_view(const struct buf *b)
 {
 	/* mem is NULL while nothing was stored: no arithmetic on NULL */
-	return view_of(
-	    b->mem != NULL ? b->mem + b->off : NULL, b->end - b->off);
+	return view_of(b->mem != NULL ? b->mem + b->off : NULL,
+	    b->end - b->off);
 }
 /*
  * Room for n more bytes; buf_tail() is where they go, buf_grow() counts them

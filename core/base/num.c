@@ -167,8 +167,8 @@ struct num_unit {
 
 /* Digits and then one of the units, the first of which has no name. */
 static int
-num_with_unit(
-    struct view v, const struct num_unit *units, size_t units_n, uint64_t *out)
+num_with_unit(struct view v, const struct num_unit *units, size_t units_n,
+    uint64_t *out)
 {
 	size_t at = num_digits(v, 0);
 	struct view name = view_from(v, at);

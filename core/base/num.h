@@ -12,8 +12,8 @@
  * Returns: 0; SP_E_SYNTAX when v is not such a number; SP_E_RANGE when it is
  *          outside [min, max] or does not fit.  *out is set only on 0.
  */
-int num_u64(
-    struct view v, uint64_t min, uint64_t max, uint64_t *out) must_check;
+int num_u64(struct view v, uint64_t min, uint64_t max,
+    uint64_t *out) must_check;
 int num_i64(struct view v, int64_t min, int64_t max,
     int64_t *out) must_check; /* may begin with '-' */
 int num_hex(struct view v, uint64_t max, uint64_t *out) must_check;

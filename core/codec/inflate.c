@@ -222,8 +222,8 @@ inflate_brotli_step(struct inflate *z, struct inflate_io *io)
 	if (z->done && BrotliDecoderIsUsed(z->u.brotli))
 		return SP_E_SYNTAX; /* something follows the end */
 	z->done = false;
-	res = BrotliDecoderDecompressStream(
-	    z->u.brotli, &in_n, &in, &io->room, &out, NULL);
+	res = BrotliDecoderDecompressStream(z->u.brotli, &in_n, &in, &io->room,
+	    &out, NULL);
 	io->in = view_from(io->in, io->in.n - in_n);
 	io->out = (char *)out;
 	if (res == BROTLI_DECODER_RESULT_SUCCESS)
@@ -250,8 +250,8 @@ inflate_zstd_open(struct inflate *z)
 	z->u.zstd = ZSTD_createDCtx();
 	if (z->u.zstd == NULL)
 		return SP_E_NOMEM;
-	rc = ZSTD_DCtx_setParameter(
-	    z->u.zstd, ZSTD_d_windowLogMax, INFLATE_ZSTD_WINDOW_LOG);
+	rc = ZSTD_DCtx_setParameter(z->u.zstd, ZSTD_d_windowLogMax,
+	    INFLATE_ZSTD_WINDOW_LOG);
 	return ZSTD_isError(rc) ? SP_E_UNSUPPORTED : 0;
 }
 

@@ -25,8 +25,8 @@ int digest_final(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 /* The digest of what came so far; more may follow. */
 int digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 int digest_sha256(struct view v, uint8_t out[DIGEST_BYTES]) must_check;
-int digest_hmac(
-    struct view key, struct view v, uint8_t out[DIGEST_BYTES]) must_check;
+int digest_hmac(struct view key, struct view v,
+    uint8_t out[DIGEST_BYTES]) must_check;
 
 /* 2 * n characters and a NUL into out. */
 void digest_hex(const uint8_t *p, size_t n, char *out);

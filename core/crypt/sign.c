@@ -41,8 +41,8 @@ sign_key_load(const uint8_t seed[SIGN_KEY_BYTES])
 
 	if (k == NULL)
 		return NULL;
-	k->pkey = EVP_PKEY_new_raw_private_key(
-	    EVP_PKEY_ED25519, NULL, seed, SIGN_KEY_BYTES);
+	k->pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed,
+	    SIGN_KEY_BYTES);
 	if (sign_rc(k->pkey != NULL) != 0) {
 		mem_free(k);
 		return NULL;
@@ -101,15 +101,15 @@ int
 sign_verify(const uint8_t pub[SIGN_KEY_BYTES], struct view v,
     const uint8_t sig[SIGN_BYTES])
 {
-	EVP_PKEY *pkey = EVP_PKEY_new_raw_public_key(
-	    EVP_PKEY_ED25519, NULL, pub, SIGN_KEY_BYTES);
+	EVP_PKEY *pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL,
+	    pub, SIGN_KEY_BYTES);
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	int rc = SP_E_NOMEM;
 
 	if (pkey != NULL && ctx != NULL &&
 	    EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, pkey) == 1) {
-		if (EVP_DigestVerify(
-			ctx, sig, SIGN_BYTES, sign_bytes(v), v.n) == 1)
+		if (EVP_DigestVerify(ctx, sig, SIGN_BYTES, sign_bytes(v),
+			v.n) == 1)
 			rc = 0;
 		else
 			rc = SP_E_DENIED;

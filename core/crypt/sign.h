@@ -22,10 +22,10 @@ struct sign_key; /* a private key */
 struct sign_key *sign_key_generate(void) must_check;
 struct sign_key *sign_key_load(const uint8_t seed[SIGN_KEY_BYTES]) must_check;
 void sign_key_free(struct sign_key *k);
-int sign_key_seed(
-    const struct sign_key *k, uint8_t out[SIGN_KEY_BYTES]) must_check;
-int sign_key_public(
-    const struct sign_key *k, uint8_t out[SIGN_KEY_BYTES]) must_check;
+int sign_key_seed(const struct sign_key *k,
+    uint8_t out[SIGN_KEY_BYTES]) must_check;
+int sign_key_public(const struct sign_key *k,
+    uint8_t out[SIGN_KEY_BYTES]) must_check;
 int sign_make(const struct sign_key *k, struct view v,
     uint8_t out[SIGN_BYTES]) must_check;
 int sign_verify(const uint8_t pub[SIGN_KEY_BYTES], struct view v,

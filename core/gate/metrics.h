@@ -35,14 +35,14 @@ metrics_inc(uint64_t *cell)
 	++*cell;
 }
 /* Into the histogram cell of these labels. */
-void metrics_observe_us(
-    struct metric *m, const struct view *values, uint64_t us);
+void metrics_observe_us(struct metric *m, const struct view *values,
+    uint64_t us);
 /* Runs before each rendering, to set gauges. */
-int metrics_on_collect(
-    struct metrics *m, void (*cb)(void *arg), void *arg) must_check;
+int metrics_on_collect(struct metrics *m, void (*cb)(void *arg),
+    void *arg) must_check;
 /* Text format 0.0.4, or OpenMetrics 1.0.0. */
-int metrics_render(
-    struct metrics *m, bool openmetrics, struct buf *out) must_check;
+int metrics_render(struct metrics *m, bool openmetrics,
+    struct buf *out) must_check;
 /* The same as a JSON object: {"name{label=\"v\"}": number, ...}. */
 int metrics_render_json(struct metrics *m, struct buf *out) must_check;
 

@@ -30,8 +30,8 @@ test_basics(void)
 	tap_is_int(hmap_add(m, view_of(k, 2), &things[0]), 0, "add");
 	k[0] = 'x'; /* the key was copied */
 	tap_ok(hmap_get(m, VIEW("ab")) == &things[0], "get");
-	tap_is_int(
-	    hmap_add(m, VIEW("ab"), &things[1]), SP_E_EXISTS, "add again");
+	tap_is_int(hmap_add(m, VIEW("ab"), &things[1]), SP_E_EXISTS,
+	    "add again");
 	tap_is_int(hmap_set(m, VIEW("ab"), &things[1]), 0, "replace");
 	tap_ok(hmap_get(m, VIEW("ab")) == &things[1], "replaced");
 	tap_is_int(hmap_add(m, VIEW_NONE, &things[2]), 0, "empty key");
@@ -179,8 +179,8 @@ test_no_memory(void)
 	for (i = 0; i < 7; i++)
 		good &= hmap_add(m, key_of(i, text), &things[i]) == 0;
 	mem_fail_after(2, 0); /* growing, not the key */
-	tap_is_int(
-	    hmap_add(m, VIEW("z"), &things[9]), SP_E_NOMEM, "growing fails");
+	tap_is_int(hmap_add(m, VIEW("z"), &things[9]), SP_E_NOMEM,
+	    "growing fails");
 	for (i = 0; i < 7; i++)
 		good &= hmap_get(m, key_of(i, text)) == &things[i];
 	tap_ok(good && hmap_count(m) == 8, "and loses nothing");

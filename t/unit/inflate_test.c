@@ -148,8 +148,8 @@ test_good(const struct sample *s)
 	tap_is_int(feed(z, s->p, s->cut, s->n, &out), 0, "to the flush");
 	is_out(&out, first, "the event is there at once");
 	tap_ok(!inflate_done(z), "it is not done");
-	tap_is_int(
-	    feed(z, s->p + s->cut, s->n - s->cut, 3, &out), 0, "the rest");
+	tap_is_int(feed(z, s->p + s->cut, s->n - s->cut, 3, &out), 0,
+	    "the rest");
 	is_out(&out, both, "is there too");
 	inflate_free(z);
 
@@ -181,8 +181,8 @@ test_bad(const struct sample *s)
 	int rc;
 
 	z = open_coding(s->coding);
-	tap_is_int(
-	    feed(z, s->p, s->n, s->n, &out), SP_E_LIMIT, "one byte over max");
+	tap_is_int(feed(z, s->p, s->n, s->n, &out), SP_E_LIMIT,
+	    "one byte over max");
 	tap_is_int(inflate_feed(z, VIEW("x"), &out), SP_E_LIMIT, "stays so");
 	tap_ok(!inflate_done(z), "is not done");
 	inflate_free(z);
@@ -199,8 +199,8 @@ test_bad(const struct sample *s)
 
 	z = open_coding(s->coding);
 	buf_reset(&out, 1000);
-	rc = feed(
-	    z, "\xff\xfe\xfd garbage garbage garbage garbage", 39, 39, &out);
+	rc = feed(z, "\xff\xfe\xfd garbage garbage garbage garbage", 39, 39,
+	    &out);
 	tap_ok(rc == SP_E_SYNTAX || !inflate_done(z), "garbage");
 	inflate_free(z);
 

@@ -56,19 +56,19 @@ test_i64(void)
 {
 	int64_t x;
 
-	tap_is_int(
-	    num_i64(VIEW("-9223372036854775808"), INT64_MIN, INT64_MAX, &x), 0,
-	    "the least");
+	tap_is_int(num_i64(VIEW("-9223372036854775808"), INT64_MIN, INT64_MAX,
+		       &x),
+	    0, "the least");
 	tap_ok(x == INT64_MIN, "its value");
-	tap_is_int(
-	    num_i64(VIEW("9223372036854775807"), INT64_MIN, INT64_MAX, &x), 0,
-	    "the greatest");
+	tap_is_int(num_i64(VIEW("9223372036854775807"), INT64_MIN, INT64_MAX,
+		       &x),
+	    0, "the greatest");
 	tap_ok(x == INT64_MAX, "its value");
-	tap_is_int(
-	    num_i64(VIEW("-9223372036854775809"), INT64_MIN, INT64_MAX, &x),
+	tap_is_int(num_i64(VIEW("-9223372036854775809"), INT64_MIN, INT64_MAX,
+		       &x),
 	    RANGE, "less than the least");
-	tap_is_int(
-	    num_i64(VIEW("9223372036854775808"), INT64_MIN, INT64_MAX, &x),
+	tap_is_int(num_i64(VIEW("9223372036854775808"), INT64_MIN, INT64_MAX,
+		       &x),
 	    RANGE, "more than the greatest");
 	tap_is_int(num_i64(VIEW("-0"), 0, 1, &x), 0, "minus zero");
 	tap_is_int(x, 0, "is zero");
@@ -99,8 +99,8 @@ test_hex(void)
 	tap_is_int(num_hex(VIEW(""), 255, &x), BAD, "empty");
 	tap_is_int(num_hex(VIEW("0x1"), 255, &x), BAD, "prefix");
 	tap_is_int(num_hex(VIEW("g"), 255, &x), BAD, "no digit");
-	tap_is_int(
-	    num_hex(VIEW("10000000000000000g"), 255, &x), BAD, "long, bad");
+	tap_is_int(num_hex(VIEW("10000000000000000g"), 255, &x), BAD,
+	    "long, bad");
 }
 
 static void
@@ -133,16 +133,16 @@ test_double(void)
 		tap_is_int(num_double(view_str(bad[i]), &x), BAD, bad[i]);
 	tap_ok(x > 6.5 && x < 7.5, "out was left alone");
 	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		tap_is_int(
-		    num_double(view_str(good[i].text), &x), 0, good[i].text);
+		tap_is_int(num_double(view_str(good[i].text), &x), 0,
+		    good[i].text);
 		tap_ok(memcmp(&x, &good[i].x, sizeof(x)) == 0, "its value");
 	}
 	tap_is_int(num_double(VIEW("1e309"), &x), RANGE, "not finite");
 	tap_is_int(num_double(VIEW("-1e999999999"), &x), RANGE, "nor here");
 	tap_is_int(num_double(VIEW("1\0001"), &x), BAD, "NUL inside");
 	memset(text, '1', sizeof(text));
-	tap_is_int(
-	    num_double(view_of(text, sizeof(text)), &x), RANGE, "too long");
+	tap_is_int(num_double(view_of(text, sizeof(text)), &x), RANGE,
+	    "too long");
 	/* not NUL-terminated: only n bytes count */
 	tap_is_int(num_double(view_of("1.59", 3), &x), 0, "part of a text");
 	tap_ok(x > 1.45 && x < 1.55, "its value");

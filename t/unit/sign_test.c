@@ -84,8 +84,8 @@ test_generate(void)
 	tap_ok(memcmp(a, b, sizeof(a)) != 0, "that differ");
 	tap_is_int(sign_make(k, VIEW("text"), sig), 0, "sign");
 	tap_is_int(sign_verify(a, VIEW("text"), sig), 0, "verify");
-	tap_is_int(
-	    sign_verify(b, VIEW("text"), sig), SP_E_DENIED, "the other key");
+	tap_is_int(sign_verify(b, VIEW("text"), sig), SP_E_DENIED,
+	    "the other key");
 	sign_key_free(k);
 	sign_key_free(other);
 	sign_key_free(NULL);

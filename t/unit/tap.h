@@ -40,8 +40,8 @@ static inline bool
 tap_is_mem(const void *got, size_t got_n, const void *want, size_t want_n,
     const char *what)
 {
-	bool good = tap_ok(
-	    got_n == want_n && (want_n == 0 || memcmp(got, want, want_n) == 0),
+	bool good = tap_ok(got_n == want_n &&
+		(want_n == 0 || memcmp(got, want, want_n) == 0),
 	    "%s", what);
 
 	if (!good)

@@ -63,8 +63,8 @@ test_valid(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		tap_ok(
-		    utf8_valid(rows[i].v) == rows[i].valid, "%s", rows[i].what);
+		tap_ok(utf8_valid(rows[i].v) == rows[i].valid, "%s",
+		    rows[i].what);
 }
 
 int

@@ -65,8 +65,8 @@ is_split(const char *text, const char *want)
 	size_t n = 0;
 
 	while (view_split(&rest, ',', &piece) && n < 80)
-		n += (size_t)snprintf(
-		    got + n, sizeof(got) - n, "<%.*s>", VIEW_ARG(piece));
+		n += (size_t)snprintf(got + n, sizeof(got) - n, "<%.*s>",
+		    VIEW_ARG(piece));
 	got[n] = '\0';
 	tap_is_str(got, want, text);
 }
@@ -93,11 +93,11 @@ test_hash(void)
 
 	tap_ok(view_sip13(zero, VIEW("a")) == UINT64_C(0x407448d2b89b1813),
 	    "SipHash-1-3, one byte");
-	tap_ok(
-	    view_sip13(zero, VIEW("abcdefgh")) == UINT64_C(0x3f7b849c0b8e35ea),
+	tap_ok(view_sip13(zero, VIEW("abcdefgh")) ==
+		UINT64_C(0x3f7b849c0b8e35ea),
 	    "SipHash-1-3, one word");
-	tap_ok(view_sip13(
-		   zero, VIEW("The quick brown fox jumps over the lazy dog")) ==
+	tap_ok(view_sip13(zero,
+		   VIEW("The quick brown fox jumps over the lazy dog")) ==
 		UINT64_C(0x8df676d3d00c451e),
 	    "SipHash-1-3, several words");
 	tap_ok(h == view_hash(VIEW("x")), "hash is stable");
