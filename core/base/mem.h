@@ -21,6 +21,12 @@ char *mem_strndup(const char *s, size_t n) must_check;
 char *mem_strdup(const char *s) must_check;
 void mem_free(void *p);
 
+/*
+ * For processes that serve: memory up to some MiB that was freed is kept for
+ * the next call instead of given back and faulted in again.
+ */
+void mem_keep(void);
+
 /* Clears before freeing; for secrets. */
 void mem_free_zero(void *p, size_t n);
 /* Not removed by the optimiser. */

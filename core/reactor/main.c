@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "conf/conf.h"
 #include "crypt/digest.h"
 #include "crypt/rnd.h"
@@ -513,6 +514,7 @@ main(void)
 	int rc;
 
 	log_init("reactor");
+	mem_keep();
 	role_next_init(&a.next);
 	rc = role_boot(&a.role, MESSAGE_REACTOR);
 	if (rc != SP_OK) {

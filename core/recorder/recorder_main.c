@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "conf/conf.h"
 #include "ipc/role.h"
 #include "ipc/wire.h"
@@ -253,6 +254,7 @@ main(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	log_init("recorder");
+	mem_keep();
 	role_next_init(&r.next);
 	(void)umask(0); /* modes are what is asked for */
 	rc = role_boot(&r.role, MESSAGE_RECORDER);
