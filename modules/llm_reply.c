@@ -14,6 +14,7 @@ struct reply {
 	bool strip_ids;
 	bool strip_usage;
 	bool usage; /* the text has a usage object */
+	bool chunk;
 };
 
 static bool
@@ -72,7 +73,12 @@ skip(struct reply *r)
 {
 	struct jscan_span v;
 
-	return jscan_skip(&r->s, &v);
+	/*
+	 * A malformed event goes on to the client's parser, which tells; what
+	 * was not asked for is cut out all the same.  A reply of one piece is
+	 * refused instead.
+	 */
+	return r->chunk ? jscan_hop(&r->s, &v) : jscan_skip(&r->s, &v);
 }
 
 /* Walks an array, calling element() for each value that is an object. */
@@ -227,12 +233,17 @@ static int
 edit(const struct llm_wants *w, struct view json, bool chunk, unsigned flags,
     struct jsplice *edits, struct llm_reply_facts *facts)
 {
-	struct reply r = { .w = w, .edits = edits, .facts = facts };
+	struct reply r = { .w = w,
+		.edits = edits,
+		.facts = facts,
+		.chunk = chunk };
 	int rc;
 
 	memset(facts, 0, sizeof(*facts));
 	r.strip_logprobs = w->forced_logprobs && !w->logprobs;
-	r.trim_logprobs = w->forced_logprobs && w->logprobs;
+	/* nothing is trimmed of what the client asked for itself */
+	r.trim_logprobs = w->forced_logprobs && w->logprobs &&
+	    (w->forced_top == 0 || w->top_logprobs < w->forced_top);
 	r.strip_ids = w->forced_token_ids && !w->token_ids;
 	r.strip_usage = chunk && w->forced_usage;
 	jscan_init(&r.s, json, flags);

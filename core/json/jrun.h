@@ -94,6 +94,18 @@ jrun_ascii_portable(const uint8_t *p, const uint8_t *end)
 	return p;
 }
 
+/*
+ * Between strings: the first byte that is a quote, a capital N or I (of NaN
+ * and Infinity), or not above the space, or end.
+ */
+static inline const uint8_t *
+jrun_bare_portable(const uint8_t *p, const uint8_t *end)
+{
+	while (p<end && * p> ' ' && *p != '"' && *p != 'N' && *p != 'I')
+		p++;
+	return p;
+}
+
 /* The first byte that is not 0 to 9, or end. */
 static inline const uint8_t *
 jrun_digits_portable(const uint8_t *p, const uint8_t *end)
@@ -153,6 +165,30 @@ jrun_ascii(const uint8_t *p, const uint8_t *end)
 }
 
 static inline const uint8_t *
+jrun_bare(const uint8_t *p, const uint8_t *end)
+{
+	const __m128i quote = _mm_set1_epi8('"');
+	const __m128i nan = _mm_set1_epi8('N');
+	const __m128i inf = _mm_set1_epi8('I');
+	const __m128i top = _mm_set1_epi8(' ');
+
+	while (end - p >= 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)p);
+		__m128i hit = _mm_cmpeq_epi8(_mm_min_epu8(v, top), v);
+		int mask;
+
+		hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, quote));
+		hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, nan));
+		hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, inf));
+		mask = _mm_movemask_epi8(hit);
+		if (mask != 0)
+			return p + __builtin_ctz((unsigned)mask);
+		p += 16;
+	}
+	return jrun_bare_portable(p, end);
+}
+
+static inline const uint8_t *
 jrun_digits(const uint8_t *p, const uint8_t *end)
 {
 	const __m128i zero = _mm_set1_epi8('0');
@@ -172,10 +208,62 @@ jrun_digits(const uint8_t *p, const uint8_t *end)
 	return jrun_digits_portable(p, end);
 }
 
+/*
+ * Source:  RFC 8259 s5, s6: an array of integers without signs or spaces.
+ * Parameters: p < end, at the first digit.
+ * Returns: the closing bracket, or NULL when it is not such a list for sure
+ *          within 32 bytes: the caller looks again, the slow way.
+ */
+static inline const uint8_t *
+jrun_integers(const uint8_t *p, const uint8_t *end)
+{
+	const __m128i zero = _mm_set1_epi8('0');
+	const __m128i nine = _mm_set1_epi8(9);
+	const __m128i comma = _mm_set1_epi8(',');
+	uint32_t digit = 0, sep = 0, nought = 0, other, keep;
+	int i;
+
+	if (end - p < 32)
+		return NULL;
+	for (i = 0; i < 32; i += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(p + i));
+		__m128i d = _mm_sub_epi8(v, zero);
+
+		d = _mm_cmpeq_epi8(_mm_min_epu8(d, nine), d);
+		digit |= (uint32_t)_mm_movemask_epi8(d) << i;
+		sep |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, comma))
+		    << i;
+		nought |= (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, zero))
+		    << i;
+	}
+	other = ~(digit | sep);
+	if (other == 0)
+		return NULL;
+	i = __builtin_ctz(other);
+	keep = (UINT32_C(1) << i) - 1;
+	sep &= keep;
+	digit &= keep;
+	/* each comma between digits, and no digit after a leading nought */
+	if (p[i] != ']' || (sep & ~(digit << 1)) != 0 ||
+	    (sep & ~(digit >> 1)) != 0 ||
+	    (nought & (sep << 1 | 1) & digit >> 1) != 0)
+		return NULL;
+	return p + i;
+}
+
 #else
+
+static inline const uint8_t *
+jrun_integers(const uint8_t *p, const uint8_t *end)
+{
+	(void)p;
+	(void)end;
+	return NULL;
+}
 
 #define jrun_string jrun_string_portable
 #define jrun_ascii jrun_ascii_portable
+#define jrun_bare jrun_bare_portable
 #define jrun_digits jrun_digits_portable
 
 #endif

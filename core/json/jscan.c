@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "base/utf8.h"
+#include "json/jhop.h"
 #include "json/jrun.h"
 #include "json/jscan.h"
 
@@ -165,8 +166,8 @@ number_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 }
 
 static const uint8_t *
-word_end(
-    struct jscan *s, const uint8_t *p, const uint8_t *end, const char *word)
+word_end(struct jscan *s, const uint8_t *p, const uint8_t *end,
+    const char *word)
 {
 	for (; *word != '\0'; p++, word++)
 		if (p == end || *p != (uint8_t)*word)
@@ -192,8 +193,8 @@ scalar_end(struct jscan *s, const uint8_t *p, const uint8_t *end,
 	case JSCAN_NONFINITE:
 		if (*p == 'N')
 			return word_end(s, p, end, "NaN");
-		return word_end(
-		    s, p, end, *p == '-' ? "-Infinity" : "Infinity");
+		return word_end(s, p, end,
+		    *p == '-' ? "-Infinity" : "Infinity");
 	case JSCAN_NONE:
 	case JSCAN_OBJECT:
 	case JSCAN_ARRAY:
@@ -296,6 +297,12 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 			p = skip_space(p + 1, end);
 			if (p == end)
 				return bad_at(s, p, SP_E_SYNTAX);
+			if (!object && jrun_is_digit(*p)) {
+				/* a token's bytes, most often */
+				const uint8_t *list = jrun_integers(p, end);
+
+				p = list != NULL ? list : p;
+			}
 			if (*p != (object ? '}' : ']')) {
 				if (object)
 					p = name_end(s, p, end, NULL);
@@ -361,6 +368,28 @@ jscan_skip(struct jscan *s, struct jscan_span *out)
 	if (out != NULL)
 		*out = (struct jscan_span){ kind, (size_t)(from - at(s, 0)),
 			s->pos, escaped };
+	return 0;
+}
+
+int
+jscan_hop(struct jscan *s, struct jscan_span *out)
+{
+	const uint8_t *end = at(s, s->n);
+	const uint8_t *from, *p;
+
+	if (s->err != 0)
+		return s->err;
+	from = skip_space(at(s, s->pos), end);
+	if (from == end || (*from != '{' && *from != '['))
+		return jscan_skip(s, out);
+	p = jhop_end(from, end);
+	if (p == NULL) /* that knows why */
+		return jscan_skip(s, out);
+	s->pos = (size_t)(p - at(s, 0));
+	if (out != NULL)
+		*out = (struct jscan_span){ *from == '{' ? JSCAN_OBJECT
+							 : JSCAN_ARRAY,
+			(size_t)(from - at(s, 0)), s->pos, false };
 	return 0;
 }
 
@@ -511,8 +540,8 @@ unescape(const uint8_t *p, const uint8_t *end, uint32_t *cp, bool *lone)
 }
 
 bool
-jscan_is_escaped(
-    const struct jscan *s, const struct jscan_span *str, struct view text)
+jscan_is_escaped(const struct jscan *s, const struct jscan_span *str,
+    struct view text)
 {
 	struct view v = jscan_text(s, str);
 	const uint8_t *p = (const uint8_t *)v.p, *end = p + v.n;
@@ -547,8 +576,8 @@ add_code_point(struct buf *out, uint32_t cp)
 
 /* Appends bytes without escapes, repairing what is not UTF-8. */
 static int
-add_repaired(
-    struct buf *out, const uint8_t *p, const uint8_t *end, size_t *replaced)
+add_repaired(struct buf *out, const uint8_t *p, const uint8_t *end,
+    size_t *replaced)
 {
 	const uint8_t *from = p;
 	uint32_t cp;

@@ -66,6 +66,12 @@ static inline enum jscan_kind jscan_peek(struct jscan *s);
  * jscan_element().
  */
 int jscan_skip(struct jscan *s, struct jscan_span *out) must_check;
+/*
+ * The same, but what stands inside a container is not held against the
+ * grammar, its brackets apart: for bytes that are passed on or cut out as
+ * they are, and are read by somebody who checks them.
+ */
+int jscan_hop(struct jscan *s, struct jscan_span *out) must_check;
 /* Consumes '{' or '[': 0, or SP_E_SYNTAX when the value is no container. */
 int jscan_enter(struct jscan *s) must_check;
 /*
@@ -102,8 +108,8 @@ jscan_text(const struct jscan *s, const struct jscan_span *v)
  * True when the decoded string equals the text (compared through escapes;
  * bytes that are not UTF-8 compare as they are).  False for other kinds.
  */
-static inline bool jscan_is(
-    const struct jscan *s, const struct jscan_span *str, struct view text);
+static inline bool jscan_is(const struct jscan *s, const struct jscan_span *str,
+    struct view text);
 /*
  * Appends the decoded string to out as UTF-8: escapes resolved, surrogate
  * pairs joined.  A lone surrogate or a byte that is not UTF-8 becomes U+FFFD
@@ -124,14 +130,14 @@ int jscan_double(const struct jscan *s, const struct jscan_span *num,
  * 1 found, 0 not, or an error.  (Of duplicates the last one counts.)
  */
 int jscan_valid(struct view text, unsigned flags) must_check;
-int jscan_find(
-    struct view text, struct view name, struct jscan_span *out) must_check;
+int jscan_find(struct view text, struct view name,
+    struct jscan_span *out) must_check;
 
 /* The rest is behind the inline functions; not for use by itself. */
 extern const uint8_t jscan_kinds[256];
 enum jscan_kind jscan_peek_slow(struct jscan *s);
-bool jscan_is_escaped(
-    const struct jscan *s, const struct jscan_span *str, struct view text);
+bool jscan_is_escaped(const struct jscan *s, const struct jscan_span *str,
+    struct view text);
 
 static inline enum jscan_kind
 jscan_peek(struct jscan *s)

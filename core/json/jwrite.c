@@ -376,6 +376,9 @@ copy_value(struct jwrite *w, const uint8_t *p, const uint8_t *end)
 	while (p < end && w->err == 0) {
 		size_t word = 0;
 
+		p = jrun_bare(p, end);
+		if (p == end)
+			break;
 		switch (*p) {
 		case '"':
 			p = copy_string(w, &from, p + 1, end);
@@ -387,12 +390,12 @@ copy_value(struct jwrite *w, const uint8_t *p, const uint8_t *end)
 			put_run(w, from, p);
 			from = ++p;
 			continue;
-		case '-':
-			if (end - p > 1 && p[1] == 'I')
-				word = sizeof("-Infinity") - 1;
-			break;
 		case 'I':
 			word = sizeof("Infinity") - 1;
+			if (p > from && p[-1] == '-') {
+				p--;
+				word++;
+			}
 			break;
 		case 'N':
 			word = sizeof("NaN") - 1;
@@ -419,6 +422,15 @@ jwrite_span(struct jwrite *w, struct view text)
 		return;
 	/* all of it before any of it: what follows trusts the text's form */
 	w->err = jscan_valid(text, JSCAN_ALLOW_NONFINITE);
+	if (begin_value(w))
+		copy_value(w, p, p + text.n);
+}
+
+void
+jwrite_scanned(struct jwrite *w, struct view text)
+{
+	const uint8_t *p = (const uint8_t *)text.p;
+
 	if (begin_value(w))
 		copy_value(w, p, p + text.n);
 }

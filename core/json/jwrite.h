@@ -57,6 +57,8 @@ void jwrite_null(struct jwrite *w);
  * stays as written.  The text must be one valid value (else SP_E_SYNTAX).
  */
 void jwrite_span(struct jwrite *w, struct view text);
+/* The same for text that jscan_skip() has been through. */
+void jwrite_scanned(struct jwrite *w, struct view text);
 /* Text that is known to be strict JSON on one line. */
 void jwrite_raw(struct jwrite *w, struct view text);
 int jwrite_finish(struct jwrite *w) must_check;

@@ -213,7 +213,8 @@ accum_list_write(const struct accum_list *l, struct jwrite *w)
 	put(&text, VIEW("["));
 	put(&text, raw);
 	put(&text, VIEW("]"));
-	jwrite_span(w, buf_view(&text));
+	/* each element was scanned when it came */
+	jwrite_scanned(w, buf_view(&text));
 	buf_clear(&text);
 }
 
@@ -432,8 +433,10 @@ accum_key(const struct jscan *s, const struct jscan_span *key,
 	int i;
 
 	for (i = 0; names[i].n != 0; i++) {
-		if (key->escaped ? jscan_is(s, key, names[i])
-				 : view_eq(k, names[i]))
+		if (key->escaped
+			? jscan_is(s, key, names[i])
+			: k.n == names[i].n && k.p[0] == names[i].p[0] &&
+			    memcmp(k.p, names[i].p, k.n) == 0)
 			return i;
 	}
 	return -1;

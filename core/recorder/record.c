@@ -128,8 +128,8 @@ static void
 write_request(struct record *r, const struct reqinfo *q, struct jwrite *w)
 {
 	jwrite_key(w, "request");
-	if (q->json)
-		jwrite_span(w, r->request);
+	if (q->json) /* all of it was read */
+		jwrite_scanned(w, r->request);
 	else
 		jwrite_null(w);
 }

@@ -422,12 +422,38 @@ peer_reference(const struct llm_wants *w, bool chunk, struct view was,
 	buf_clear(&b);
 }
 
+/* What came of the edits, of valid text and of other. */
+static void
+peer_edited(const struct llm_wants *w, struct view text, bool chunk,
+    struct jsplice *edits, const struct llm_reply_facts *facts)
+{
+	struct buf out = BUF_INIT(text.n + 1);
+	struct llm_reply_facts facts2;
+
+	err_assert(jsplice_apply(edits, text, &out) == 0);
+	err_assert(peer_subsequence(buf_view(&out), text));
+	if (jscan_valid(text, JSCAN_ALLOW_NONFINITE) == 0) {
+		err_assert(
+		    jscan_valid(buf_view(&out), JSCAN_ALLOW_NONFINITE) == 0);
+		peer_reference(w, chunk, text, buf_view(&out));
+	} else {
+		err_assert(chunk); /* malformed, and the client sees it */
+	}
+	jsplice_reset(edits);
+	err_assert(
+	    llm_reply_edit(w, buf_view(&out), chunk, edits, &facts2) == 0);
+	err_assert(edits->n == 0);
+	err_assert(facts->useful == facts2.useful &&
+	    facts->error == facts2.error && facts->finish == facts2.finish);
+	err_assert(!facts->drop || !facts->useful);
+	buf_clear(&out);
+}
+
 /* Edits the reply and checks what came of it; its SP_E_*. */
 static inline int
 peer_reply(const struct llm_wants *w, struct view text, bool chunk)
 {
-	struct llm_reply_facts facts, facts2;
-	struct buf out = BUF_INIT(text.n + 1);
+	struct llm_reply_facts facts;
 	struct jsplice edits;
 	int rc;
 
@@ -437,24 +463,12 @@ peer_reply(const struct llm_wants *w, struct view text, bool chunk)
 		int valid = jscan_valid(text, JSCAN_ALLOW_NONFINITE);
 
 		err_assert(valid == 0 ? rc == SP_E_SYNTAX && !peer_object(text)
+			: chunk       ? rc == SP_E_SYNTAX || rc == SP_E_LIMIT
 				      : rc == valid);
 	} else {
-		err_assert(jsplice_apply(&edits, text, &out) == 0);
-		err_assert(
-		    jscan_valid(buf_view(&out), JSCAN_ALLOW_NONFINITE) == 0);
-		err_assert(peer_subsequence(buf_view(&out), text));
-		peer_reference(w, chunk, text, buf_view(&out));
-		jsplice_reset(&edits);
-		err_assert(llm_reply_edit(w, buf_view(&out), chunk, &edits,
-			       &facts2) == 0);
-		err_assert(edits.n == 0);
-		err_assert(facts.useful == facts2.useful &&
-		    facts.error == facts2.error &&
-		    facts.finish == facts2.finish);
-		err_assert(!facts.drop || !facts.useful);
+		peer_edited(w, text, chunk, &edits, &facts);
 	}
 	jsplice_clear(&edits);
-	buf_clear(&out);
 	return rc;
 }
 

@@ -360,6 +360,75 @@ test_bad(void)
 	jsplice_clear(&edits);
 }
 
+/*
+ * Malformed events: what was not asked for is cut out wherever it can be told
+ * where it ends; where not, the event is as one that is no JSON at all.  A
+ * reply of one piece is refused.
+ */
+static void
+test_malformed(void)
+{
+	static const struct {
+		const char *in, *out; /* NULL: SP_E_SYNTAX */
+	} v[] = {
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[{01,}]},\"a\":1}]"
+		  "}",
+		    "{\"choices\":[{\"a\":1}]}" },
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[[}],1]},\"a\":1}]"
+		  "}",
+		    NULL },
+		{ "{\"choices\":[{\"logprobs\":{\"a\":],\"content\":[7]}]}",
+		    NULL },
+		{ "{\"choices\":[{\"logprobs\":{\"a\":[7},\"content\":[7]}]}]}",
+		    NULL },
+		{ "{\"choices\":[{\"logprobs\":[{\"a\":1]},\"content\":[7]}]}",
+		    NULL },
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[\"\\\"]}}]}",
+		    NULL },
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[\"]}\\\\\",nul]}}]"
+		  "}",
+		    "{\"choices\":[{}]}" },
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[\"\x01\xff\"]}}]}",
+		    "{\"choices\":[{}]}" },
+		{ "{\"choices\":[{\"logprobs\":{\"content\":[NaN]},\"a\":01}]}",
+		    NULL },
+		{ "{\"choices\":[{\"delta\":{\"a\":x},\"token_ids\":[--]}]}",
+		    NULL },
+		{ "{\"choices\":[{\"delta\":{\"a\":[x]},\"token_ids\":[--]}]}",
+		    "{\"choices\":[{\"delta\":{\"a\":[x]}}]}" },
+		{ "{\"choices\":[{\"logprobs\":{\"logprobs\":{,}}}]}",
+		    "{\"choices\":[{}]}" },
+		{ "{\"choices\":[{\"logprobs\":{\"x\":{,}}}]}",
+		    "{\"choices\":[{}]}" },
+	};
+	struct jsplice edits;
+	struct buf out = BUF_INIT(4096);
+	size_t i;
+
+	jsplice_init(&edits, 1000);
+	for (i = 0; i < N(v); i++) {
+		struct llm_reply_facts facts;
+		struct view in = view_str(v[i].in);
+		int rc;
+
+		jsplice_reset(&edits);
+		rc = llm_reply_edit(&ours, in, true, &edits, &facts);
+		tap_is_int(rc, v[i].out == NULL ? SP_E_SYNTAX : 0, v[i].in);
+		buf_truncate(&out, 0);
+		if (rc == 0) {
+			err_assert(jsplice_apply(&edits, in, &out) == 0);
+			tap_is_mem(buf_view(&out).p, buf_len(&out), v[i].out,
+			    strlen(v[i].out), "what is left");
+		}
+		(void)peer_reply(&ours, in, true);
+		(void)peer_reply(&two, in, true);
+		tap_is_int(peer_reply(&ours, in, false), SP_E_SYNTAX,
+		    "refused in one piece");
+	}
+	buf_clear(&out);
+	jsplice_clear(&edits);
+}
+
 static void
 repeat(struct buf *b, const char *s, size_t n)
 {
@@ -504,6 +573,7 @@ main(void)
 {
 	test_cases();
 	test_bad();
+	test_malformed();
 	test_limits();
 	test_no_memory();
 	test_any();
