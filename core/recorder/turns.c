@@ -15,6 +15,11 @@ enum {
 	/* u32, u8, u64, u32, u32, u8 and the finish_reason */
 	DONE_ENTRY_MAX = 22 + 64,
 	CREDIT_ENTRY = 8,
+	/*
+	 * Given back at once: a quarter of the reactor's window for a turn.
+	 * Less would wake it a second time for each token of a slow stream.
+	 */
+	CREDIT_MIN_BYTES = 256 * 1024,
 };
 
 int
@@ -266,7 +271,7 @@ static void
 give_credit(struct turns *t, struct turn *u, size_t n)
 {
 	u->credit += n;
-	if (u->in_credit || u->credit == 0)
+	if (u->in_credit || u->credit < CREDIT_MIN_BYTES)
 		return;
 	TAILQ_INSERT_TAIL(&t->credit, u, credit_link);
 	u->in_credit = true;
