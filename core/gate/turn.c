@@ -89,6 +89,7 @@ turn_send(struct recorder *r, enum message_type type, struct view body)
 	if (!turn_link_up(r))
 		return SP_E_STATE;
 	rc = channel_send(r->channel, type, body, -1);
+	loop_task_post(r->task); /* it flushes */
 	if (rc == SP_OK || rc == SP_E_NOMEM || rc == SP_E_LIMIT)
 		return rc;
 	turn_break(r);

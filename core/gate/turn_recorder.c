@@ -347,6 +347,19 @@ turn_want(struct recorder *r)
 		r->pressed = true;
 }
 
+/* What this turn of the loop had to say goes out, as one message. */
+static void
+turn_flush_channel(struct recorder *r)
+{
+	int rc;
+
+	if (!turn_link_up(r) || channel_queued(r->channel) == 0)
+		return;
+	rc = channel_flush(r->channel);
+	if (rc != SP_OK && rc != SP_E_AGAIN)
+		turn_break(r);
+}
+
 static void
 turn_task(void *arg)
 {
@@ -370,6 +383,7 @@ turn_task(void *arg)
 	turn_settle_debts(r);
 	if (turn_flush_batch(r) == SP_E_NOMEM)
 		loop_timer_set(r->retry, TURN_RETRY_MS);
+	turn_flush_channel(r);
 	turn_want(r);
 }
 
@@ -466,6 +480,7 @@ turn_recorder_set(struct recorder *r, int fd)
 	if (c == NULL)
 		return SP_E_NOMEM;
 	channel_set_state(c, MESSAGE_RUN);
+	channel_pack(c);
 	r->fd = loop_fd_new(r->loop, channel_fd(c), turn_ready, r);
 	if (r->fd == NULL || loop_fd_want(r->fd, LOOP_READ) != SP_OK) {
 		loop_fd_free(r->fd);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "ipc/channel.h"
 #include "os/fd.h"
@@ -14,6 +15,8 @@ enum {
 	CHANNEL_HEADER_BYTES = 8, /* u16 type, u16 version, u32 sequence */
 	CHANNEL_FDS_SEEN = 4, /* surplus ones that are closed by hand */
 	CHANNEL_QUEUE_FDS_MAX = 256, /* kept open by unsent messages */
+	/* of a packed message: its header and u32 bytes of body */
+	CHANNEL_PACKED_BYTES = CHANNEL_HEADER_BYTES + 4,
 };
 
 /* A message that the socket did not take. */
@@ -36,6 +39,9 @@ struct channel {
 	size_t queue_max;
 	size_t max; /* greatest body the peer may send me */
 	uint8_t *in; /* max + header + 1 */
+	struct view packed; /* in `in`: messages not yet taken */
+	bool packing;
+	struct buf pack; /* messages that go out as one */
 };
 
 /* The greatest body in this direction, so that memory follows the table. */
@@ -70,6 +76,7 @@ channel_new(int fd, unsigned me, unsigned peer, size_t queue_max_bytes)
 	c->state = MESSAGE_BOOT;
 	c->queue_max = queue_max_bytes;
 	STAILQ_INIT(&c->queue);
+	buf_init(&c->pack, MESSAGE_BULK_MAX);
 	return c;
 fail:
 	mem_free(c);
@@ -98,6 +105,7 @@ channel_free(struct channel *c)
 		return;
 	while (!STAILQ_EMPTY(&c->queue))
 		channel_drop_first(c);
+	buf_clear(&c->pack);
 	fd_close(&c->fd);
 	mem_free_zero(c->in, CHANNEL_HEADER_BYTES + c->max + 1);
 	mem_free(c);
@@ -119,7 +127,8 @@ size_t
 channel_queued(const struct channel *c)
 {
 	/* an empty body waits, too: the header counts */
-	return STAILQ_EMPTY(&c->queue) ? 0 : c->queued + CHANNEL_HEADER_BYTES;
+	return buf_len(&c->pack) +
+	    (STAILQ_EMPTY(&c->queue) ? 0 : c->queued + CHANNEL_HEADER_BYTES);
 }
 
 /* One datagram, whole or not at all. */
@@ -196,8 +205,8 @@ channel_enqueue(struct channel *c, const uint8_t *head, struct view body,
 	return SP_OK;
 }
 
-int
-channel_send(struct channel *c, enum message_type type, struct view body,
+static int
+channel_send_now(struct channel *c, enum message_type type, struct view body,
     int fd)
 {
 	const struct message_row *row = message_row((uint16_t)type);
@@ -228,6 +237,69 @@ channel_send(struct channel *c, enum message_type type, struct view body,
 	return rc;
 }
 
+/* The packed messages go out as one. */
+static int
+channel_send_pack(struct channel *c)
+{
+	int rc = SP_OK;
+
+	if (buf_len(&c->pack) > 0)
+		rc = channel_send_now(c, MESSAGE_PACK, buf_view(&c->pack), -1);
+	if (rc == SP_OK)
+		buf_reset(&c->pack, MESSAGE_BULK_MAX);
+	return rc;
+}
+
+static int
+channel_put_packed(struct channel *c, enum message_type type, struct view body)
+{
+	const struct message_row *row = message_row((uint16_t)type);
+	uint8_t head[CHANNEL_PACKED_BYTES];
+	int rc = SP_OK;
+
+	err_assert(row != NULL && (row->from & c->me) && (row->to & c->peer));
+	err_assert(body.n >= row->min && body.n <= row->max && row->fds == 0);
+	if (sizeof(head) + body.n > MESSAGE_BULK_MAX - buf_len(&c->pack))
+		rc = channel_send_pack(c);
+	if (rc == SP_OK)
+		rc = buf_reserve(&c->pack, sizeof(head) + body.n);
+	if (rc != SP_OK)
+		return rc;
+	channel_header(head, (uint16_t)type, 0); /* the pack is counted */
+	head[8] = (uint8_t)body.n;
+	head[9] = (uint8_t)(body.n >> 8);
+	head[10] = (uint8_t)(body.n >> 16);
+	head[11] = (uint8_t)(body.n >> 24);
+	memcpy(buf_tail(&c->pack), head, sizeof(head));
+	buf_grow(&c->pack, sizeof(head));
+	if (body.n > 0)
+		memcpy(buf_tail(&c->pack), body.p, body.n);
+	buf_grow(&c->pack, body.n);
+	return SP_OK;
+}
+
+int
+channel_send(struct channel *c, enum message_type type, struct view body,
+    int fd)
+{
+	int rc = SP_OK;
+
+	if (c->packing && fd < 0 &&
+	    body.n <= MESSAGE_BULK_MAX - CHANNEL_PACKED_BYTES)
+		return channel_put_packed(c, type, body);
+	rc = channel_send_pack(c);
+	if (rc == SP_OK)
+		return channel_send_now(c, type, body, fd);
+	fd_close(&fd);
+	return rc;
+}
+
+void
+channel_pack(struct channel *c)
+{
+	c->packing = true;
+}
+
 int
 channel_flush(struct channel *c)
 {
@@ -243,7 +315,11 @@ channel_flush(struct channel *c)
 			return rc;
 		channel_drop_first(c);
 	}
-	return SP_OK;
+	rc = channel_send_pack(c);
+	/* SP_E_NOMEM, SP_E_LIMIT: it stays, and is tried again */
+	if (rc != SP_OK && rc != SP_E_NOMEM && rc != SP_E_LIMIT)
+		return rc;
+	return channel_queued(c) > 0 ? SP_E_AGAIN : SP_OK;
 }
 
 /*
@@ -286,9 +362,11 @@ channel_take_fds(struct msghdr *m, int *fd)
 
 /* Everything the table says, before any handler sees a byte. */
 static int
-channel_check(struct channel *c, size_t n, int fd, struct channel_msg *out)
+channel_check(struct channel *c, struct view msg, int fd, bool packed,
+    struct channel_msg *out)
 {
-	const uint8_t *h = c->in;
+	const uint8_t *h = (const uint8_t *)msg.p;
+	size_t n = msg.n;
 	const struct message_row *row;
 	unsigned version;
 
@@ -301,17 +379,61 @@ channel_check(struct channel *c, size_t n, int fd, struct channel_msg *out)
 	n -= CHANNEL_HEADER_BYTES;
 	row = message_row(out->type);
 	if (row == NULL || version != MESSAGE_VERSION ||
-	    out->seq != c->recv_seq)
+	    out->seq != (packed ? 0 : c->recv_seq))
 		return SP_E_PROTO;
 	if (!(row->from & c->peer) || !(row->to & c->me) ||
 	    !(row->states & c->state))
 		return SP_E_PROTO;
 	if (n < row->min || n > row->max || (fd >= 0) != (row->fds == 1))
 		return SP_E_PROTO;
-	c->recv_seq++;
-	out->body = view_of(c->in + CHANNEL_HEADER_BYTES, n);
+	if (!packed)
+		c->recv_seq++;
+	out->body = view_from(msg, CHANNEL_HEADER_BYTES);
 	out->fd = fd;
 	return SP_OK;
+}
+
+/* The next of the packed messages. */
+static int
+channel_unpack(struct channel *c, struct channel_msg *out)
+{
+	const uint8_t *h = (const uint8_t *)c->packed.p;
+	uint8_t *head;
+	size_t n;
+
+	if (c->packed.n < CHANNEL_PACKED_BYTES)
+		return SP_E_PROTO;
+	n = (size_t)h[8] | (size_t)h[9] << 8 | (size_t)h[10] << 16 |
+	    (size_t)h[11] << 24;
+	if (n > c->packed.n - CHANNEL_PACKED_BYTES)
+		return SP_E_PROTO;
+	/* the header moves up to its body, over the length */
+	head =
+	    c->in + (h - c->in) + CHANNEL_PACKED_BYTES - CHANNEL_HEADER_BYTES;
+	memmove(head, h, CHANNEL_HEADER_BYTES);
+	c->packed = view_from(c->packed, CHANNEL_PACKED_BYTES + n);
+	if ((head[0] | head[1] << 8) == MESSAGE_PACK)
+		return SP_E_PROTO;
+	return channel_check(c, view_of(head, CHANNEL_HEADER_BYTES + n), -1,
+	    true, out);
+}
+
+/* Nothing more is read of a peer that broke the rules. */
+static int
+channel_broke(struct channel *c, int rc, struct channel_msg *out)
+{
+	if (rc == SP_OK)
+		return SP_OK;
+	c->broken = true;
+	memset(out, 0, sizeof(*out));
+	out->fd = -1;
+	return rc;
+}
+
+bool
+channel_pending(const struct channel *c)
+{
+	return !c->broken && c->packed.n > 0;
 }
 
 int
@@ -330,6 +452,8 @@ channel_recv(struct channel *c, struct channel_msg *out)
 	out->fd = -1;
 	if (c->broken)
 		return SP_E_PROTO;
+	if (c->packed.n > 0)
+		return channel_broke(c, channel_unpack(c, out), out);
 	memset(&m, 0, sizeof(m));
 	m.msg_iov = &iov;
 	m.msg_iovlen = 1;
@@ -346,12 +470,13 @@ channel_recv(struct channel *c, struct channel_msg *out)
 	if (m.msg_flags & MSG_TRUNC)
 		rc = SP_E_PROTO;
 	if (rc == SP_OK)
-		rc = channel_check(c, (size_t)got, fd, out);
-	if (rc != SP_OK) {
-		c->broken = true;
-		fd_close(&fd);
-		memset(out, 0, sizeof(*out));
-		out->fd = -1;
+		rc = channel_check(c, view_of(c->in, (size_t)got), fd, false,
+		    out);
+	if (rc == SP_OK && out->type == MESSAGE_PACK) {
+		c->packed = out->body;
+		rc = channel_unpack(c, out);
 	}
-	return rc;
+	if (rc != SP_OK)
+		fd_close(&fd);
+	return channel_broke(c, rc, out);
 }

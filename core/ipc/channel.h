@@ -40,6 +40,17 @@ void channel_set_state(struct channel *c, enum message_state s);
  */
 int channel_send(struct channel *c, enum message_type type, struct view body,
     int fd) must_check;
+/*
+ * From now on messages without a descriptor wait for channel_flush() and go
+ * out as one, up to the size of a bulk message: for the reactor's to the
+ * recorder, some for each turn.
+ */
+void channel_pack(struct channel *c);
+/*
+ * A message that came with others is still to be taken: the descriptor's
+ * readiness does not tell of it.
+ */
+bool channel_pending(const struct channel *c);
 /* Sends what is queued: 0 all gone; SP_E_AGAIN some left; SP_E_GONE. */
 int channel_flush(struct channel *c) must_check;
 /* Bytes queued; while not 0 the owner waits for writability, too. */

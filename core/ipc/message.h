@@ -95,6 +95,11 @@ enum message_type {
 	MESSAGE_SESSION_LIST, /* u32, bytes id to begin behind, u32 limit */
 	MESSAGE_SESSION_TRACE, /* u32, bytes id: its file */
 	MESSAGE_GENERATION_END, /* u32 generation: no turn of it opens now */
+	MESSAGE_PACK,
+	/*
+	 * repeated to the end: u16 type, u16 version, u32 0, u32 length and as
+	 * many bytes: messages without a descriptor, none of them a PACK
+	 */
 	/* recorder to reactor */
 	MESSAGE_REC_STATE = 96, /* u8 1 ok, 0 not accepting; bytes why */
 	MESSAGE_TURN_CREDIT, /* repeated: u32 handle, u32 bytes consumed */

@@ -251,7 +251,10 @@ on_ready(void *arg, unsigned ready)
 	int i, rc = 0;
 
 	(void)ready;
-	for (i = 0; i < BATCH_MESSAGES && rc == 0; i++) {
+	/* of a message that holds others, all are taken */
+	for (i = 0;
+	     rc == 0 && (i < BATCH_MESSAGES || channel_pending(p->channel));
+	     i++) {
 		rc = channel_recv(p->channel, &m);
 		if (rc == 0)
 			rc = take(p, &m);

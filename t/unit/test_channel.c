@@ -253,6 +253,254 @@ test_queue_fds(void)
 	fd_close(&pair[1]);
 }
 
+/* A message of a pack as it stands there. */
+struct packed {
+	unsigned type, version;
+	uint32_t seq, length;
+	size_t body;
+};
+
+static size_t
+put_packed(uint8_t *to, const struct packed *m)
+{
+	memset(to, 0, 12 + m->body);
+	to[0] = (uint8_t)m->type;
+	to[1] = (uint8_t)(m->type >> 8);
+	to[2] = (uint8_t)m->version;
+	to[4] = (uint8_t)m->seq;
+	to[8] = (uint8_t)m->length;
+	to[9] = (uint8_t)(m->length >> 8);
+	to[10] = (uint8_t)(m->length >> 16);
+	to[11] = (uint8_t)(m->length >> 24);
+	return 12 + m->body;
+}
+
+/* A good message, then the bad one: the first is taken, the second is not. */
+static void
+test_bad_packs(void)
+{
+	static const struct {
+		const char *what;
+		struct packed m;
+		size_t cut; /* bytes that are missing in the end */
+	} t[] = {
+		{ "less than a header", { MESSAGE_TURN_DELIVERED, 1, 0, 5, 5 },
+		    6 },
+		{ "a body that is cut", { MESSAGE_TURN_DELIVERED, 1, 0, 5, 5 },
+		    1 },
+		{ "a length beyond the end",
+		    { MESSAGE_TURN_DELIVERED, 1, 0, 6, 5 }, 0 },
+		{ "a huge length",
+		    { MESSAGE_TURN_DELIVERED, 1, 0, UINT32_MAX, 5 }, 0 },
+		{ "bytes behind", { MESSAGE_TURN_DELIVERED, 1, 0, 5, 6 }, 0 },
+		{ "an unknown type", { 999, 1, 0, 5, 5 }, 0 },
+		{ "another version", { MESSAGE_TURN_DELIVERED, 2, 0, 5, 5 },
+		    0 },
+		{ "a sequence", { MESSAGE_TURN_DELIVERED, 1, 2, 5, 5 }, 0 },
+		{ "too short a body", { MESSAGE_TURN_DELIVERED, 1, 0, 4, 4 },
+		    0 },
+		{ "too long a body", { MESSAGE_TURN_DELIVERED, 1, 0, 6, 6 },
+		    0 },
+		{ "the wrong direction", { MESSAGE_TURN_DONE, 1, 0, 22, 22 },
+		    0 },
+		{ "one that has a descriptor",
+		    { MESSAGE_TRACE_FILE, 1, 0, 12, 12 }, 0 },
+		{ "the helper's", { MESSAGE_PEER, 1, 0, 0, 0 }, 0 },
+		{ "a pack in a pack", { MESSAGE_PACK, 1, 0, 17, 17 }, 0 },
+	};
+	static const struct packed good = { MESSAGE_TURN_DELIVERED, 1, 0, 5,
+		5 };
+	uint8_t bytes[256];
+	struct channel_msg m;
+	size_t i, n;
+
+	for (i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		bool ends = strcmp(t[i].what, "bytes behind") == 0;
+
+		start(MESSAGE_RECORDER, MESSAGE_REACTOR, MESSAGE_RUN);
+		memset(bytes, 0, sizeof(bytes));
+		bytes[0] = MESSAGE_PACK;
+		bytes[2] = 1;
+		n = 8 + put_packed(bytes + 8, &good);
+		n += put_packed(bytes + n, &t[i].m) - t[i].cut;
+		(void)!send(peer, bytes, n, 0);
+		tap_is_int(channel_recv(a, &m), SP_OK, "the one before");
+		tap_ok(m.type == MESSAGE_TURN_DELIVERED && m.body.n == 5 &&
+			channel_pending(a),
+		    "as it was sent");
+		if (ends)
+			tap_is_int(channel_recv(a, &m), SP_OK, "the next");
+		refused(t[i].what);
+		tap_ok(!channel_pending(a), "nothing more is taken");
+	}
+	start(MESSAGE_RECORDER, MESSAGE_REACTOR, MESSAGE_RUN);
+	lie(MESSAGE_PACK, 1, 0, 0, 0);
+	refused("an empty pack");
+	start(MESSAGE_RECORDER, MESSAGE_REACTOR, MESSAGE_RUN);
+	lie(MESSAGE_PACK, 1, 0, 17, 1);
+	refused("a pack with a descriptor");
+	start(MESSAGE_REACTOR, MESSAGE_RECORDER, MESSAGE_RUN);
+	lie(MESSAGE_PACK, 1, 0, 17, 0);
+	refused("the recorder packs nothing");
+}
+
+static struct channel *
+packing(void)
+{
+	int pair[2] = { -1, -1 };
+	struct channel *c;
+
+	if (fd_seqpacket_pair(pair) != SP_OK)
+		_exit(1);
+	c = channel_new(pair[0], MESSAGE_REACTOR, MESSAGE_RECORDER,
+	    (size_t)2 * MESSAGE_BULK_MAX);
+	channel_free(a);
+	a = channel_new(pair[1], MESSAGE_RECORDER, MESSAGE_REACTOR, QUEUE);
+	if (a == NULL || c == NULL)
+		_exit(1);
+	channel_set_state(a, MESSAGE_RUN);
+	channel_pack(c);
+	return c;
+}
+
+static bool
+takes(enum message_type type, size_t n, uint8_t first)
+{
+	struct channel_msg m;
+
+	return channel_recv(a, &m) == SP_OK && m.type == type &&
+	    m.body.n == n && (uint8_t)m.body.p[0] == first;
+}
+
+/* The last byte that fits, and the first that does not. */
+static void
+test_full_pack(void)
+{
+	static char body[MESSAGE_BULK_MAX];
+	const size_t room = MESSAGE_BULK_MAX - 12;
+	struct channel_msg m;
+	struct channel *c = packing();
+	size_t size, small = 5;
+	int less;
+
+	for (less = -1; less <= 1; less++) {
+		size = room - (12 + small) + (size_t)less;
+		body[0] = 1;
+		tap_is_int(channel_send(c, MESSAGE_TURN_DATA,
+			       view_of(body, size), -1),
+		    SP_OK, "a large one");
+		body[0] = 2;
+		tap_is_int(channel_send(c, MESSAGE_TURN_DELIVERED,
+			       view_of(body, small), -1),
+		    SP_OK, "and a small one");
+		tap_is_int(channel_recv(a, &m), less == 1 ? SP_OK : SP_E_AGAIN,
+		    "the first goes when the second has no room");
+		tap_is_int((long long)channel_queued(c),
+		    less == 1 ? 12 + (long long)small : (long long)size + 29,
+		    "the rest waits");
+		body[0] = 3;
+		tap_is_int(channel_send(c, MESSAGE_TURN_DELIVERED,
+			       view_of(body, small), -1),
+		    SP_OK, "another");
+		tap_is_int(channel_flush(c), SP_OK, "all goes");
+		tap_is_int((long long)channel_queued(c), 0, "nothing waits");
+		if (less < 1)
+			tap_ok(takes(MESSAGE_TURN_DATA, size, 1), "large");
+		tap_ok(takes(MESSAGE_TURN_DELIVERED, small, 2), "small");
+		tap_ok(takes(MESSAGE_TURN_DELIVERED, small, 3), "last");
+		tap_is_int(channel_recv(a, &m), SP_E_AGAIN, "that was all");
+	}
+	/* alone in a pack, and too large for one: order is kept */
+	body[0] = 4;
+	tap_is_int(channel_send(c, MESSAGE_TURN_DELIVERED, view_of(body, small),
+		       -1),
+	    SP_OK, "small");
+	body[0] = 5;
+	tap_is_int(channel_send(c, MESSAGE_TURN_DATA, view_of(body, room), -1),
+	    SP_OK, "as large as a pack");
+	body[0] = 6;
+	tap_is_int(channel_send(c, MESSAGE_TURN_DATA, view_of(body, room + 1),
+		       -1),
+	    SP_OK, "larger");
+	body[0] = 7;
+	tap_is_int(channel_send(c, MESSAGE_TURN_DATA,
+		       view_of(body, MESSAGE_BULK_MAX), -1),
+	    SP_OK, "as large as may be");
+	while (channel_flush(c) == SP_E_AGAIN && channel_pending(a))
+		;
+	tap_ok(takes(MESSAGE_TURN_DELIVERED, small, 4), "in order");
+	tap_ok(takes(MESSAGE_TURN_DATA, room, 5), "in order");
+	(void)!channel_flush(c);
+	tap_ok(takes(MESSAGE_TURN_DATA, room + 1, 6), "in order");
+	(void)!channel_flush(c);
+	tap_ok(takes(MESSAGE_TURN_DATA, MESSAGE_BULK_MAX, 7), "in order");
+	channel_free(a);
+	a = NULL;
+	tap_is_int(channel_send(c, MESSAGE_TURN_DELIVERED, view_of(body, 5),
+		       -1),
+	    SP_OK, "into the pack");
+	tap_is_int(channel_flush(c), SP_E_GONE, "of which nobody reads");
+	channel_free(c);
+}
+
+/* Refused is only what did not go into the pack. */
+static void
+test_pack_queue(void)
+{
+	static char body[40000];
+	struct channel *c = packing();
+	long sent = 0, got = 0, refused_n = 0;
+	int i, rc = SP_OK;
+
+	for (i = 0; i < 1000; i++) {
+		memcpy(body, &sent, sizeof(sent));
+		rc = channel_send(c, MESSAGE_TURN_DATA,
+		    view_of(body, 10 + (size_t)i * 37 % (sizeof(body) - 10)),
+		    -1);
+		sent += rc == SP_OK;
+		refused_n += rc == SP_E_LIMIT;
+	}
+	tap_ok(refused_n > 0 && sent + refused_n == 1000, "a full queue");
+	tap_is_int(channel_flush(c), SP_E_AGAIN, "waits");
+	for (i = 0; i < 10000; i++) {
+		struct channel_msg m;
+		long number;
+
+		rc = channel_recv(a, &m);
+		if (rc == SP_OK) {
+			memcpy(&number, m.body.p, sizeof(number));
+			got += number == got;
+		} else if (rc != SP_E_AGAIN || channel_queued(c) == 0) {
+			break;
+		}
+		if (!channel_pending(a) && channel_flush(c) == SP_E_GONE)
+			break;
+	}
+	tap_is_int(got, sent, "each that was taken arrives, in order");
+	channel_free(c);
+}
+
+static void
+test_pack_memory(void)
+{
+	struct channel *c = packing();
+	char body[5] = { 1 };
+	unsigned long n;
+	int rc = SP_E_NOMEM;
+
+	for (n = 1; rc == SP_E_NOMEM && n < 10; n++) {
+		mem_fail_after(n, 0);
+		rc = channel_send(c, MESSAGE_TURN_DELIVERED, view_of(body, 5),
+		    -1);
+		mem_fail_after(0, 0);
+	}
+	tap_ok(rc == SP_OK && n > 2, "without memory it is refused");
+	tap_is_int(channel_flush(c), SP_OK, "then it goes");
+	tap_ok(takes(MESSAGE_TURN_DELIVERED, 5, 1), "once");
+	tap_ok(!channel_pending(a), "alone");
+	channel_free(c);
+}
+
 static void
 test_memory(void)
 {
@@ -302,6 +550,10 @@ main(void)
 	test_good();
 	test_queue();
 	test_queue_fds();
+	test_bad_packs();
+	test_full_pack();
+	test_pack_queue();
+	test_pack_memory();
 	test_memory();
 	test_bug();
 	channel_free(a);
