@@ -352,9 +352,10 @@ def test_turn():
     eq((seal["turns"], seal["reason"]), (3, "shutdown"), "sealed")
     eq(seal["undelivered"], [2, 3],
        "turns whose end is not known to have arrived")
-    eq(seal["sha256"],
-       hashlib.sha256(open(r.file(), "rb").read()).hexdigest(),
-       "the file's digest")
+    eq((seal["file"], seal["bytes"]),
+       ("default.jsonl", os.path.getsize(r.file())), "of the file")
+    eq((seal["first_hash"], seal["first_prev"]),
+       (recs[0]["hash"], "0" * 64), "the chain's beginning")
     eq(seal["last_hash"], check_chain(r.file()), "the chain's head")
     return r
 
@@ -696,6 +697,45 @@ def test_not_a_file():
     r.stop()
 
 
+def verify(path):
+    return subprocess.run([CTL, "trace", "--verify", path],
+                          capture_output=True, text=True).returncode
+
+
+def test_seals(r):
+    """The seal is of these lines, as many, and of no other file."""
+    os.mkdir(home("seals"))
+    roll = r.file("default.jsonl.1")
+    with open(roll, "rb") as f:
+        lines = f.read().splitlines(keepends=True)
+    here = home("seals/default.jsonl.1")
+    for name in (roll + ".seal", r.file("sallyport.pub")):
+        shutil.copy(name, home("seals"))
+
+    def put(path, part):
+        with open(path, "wb") as f:
+            f.write(b"".join(part))
+        return path
+
+    eq(verify(put(here, lines)), 0, "a sealed file")
+    shutil.copy(here + ".seal", home("seals/other.seal"))
+    eq(verify(put(home("seals/other.jsonl"), lines)), 1,
+       "the seal of another file")
+    eq(verify(put(here, lines[:-1])), 1, "a line less")
+    if os.path.exists(VERIFY):
+        p = subprocess.run([sys.executable, VERIFY, here],
+                           capture_output=True, text=True)
+        ok(p.returncode == 1 and "shorter" in p.stderr,
+           "verify_trace.py misses it, too", p.stderr)
+    eq(verify(put(here, lines[1:])), 1, "without the first line")
+    body = lines[-1][:-76].replace(b'"q"', b'"Q"', 1)
+    digest = hashlib.sha256(body).hexdigest().encode()
+    line = body + b',"hash":"' + digest + b'"}\n'
+    eq(len(line), len(lines[-1]), "a last line that is hashed anew")
+    ok(line != lines[-1], "with another content")
+    eq(verify(put(here, lines[:-1] + [line])), 1, "is not what was sealed")
+
+
 def test_readers(r):
     if os.path.exists(VERIFY):
         for name in sorted(os.listdir(r.traces)):
@@ -714,6 +754,7 @@ def test_readers(r):
     t = [strict(x) for x in p.stdout.splitlines()]
     ok(len(t) >= 1 and t[0]["loss_mask"] == [0, 0, 1, 1, 1, 1, 1],
        "sallyportctl trace --train", p.stdout + p.stderr)
+    test_seals(r)
     copy = home("changed.jsonl")
     data = open(r.file(), "rb").read()
     with open(copy, "wb") as f:

@@ -5,11 +5,21 @@ A record ends in ,"prev":"<64 hex>","hash":"<64 hex>"} where hash is the
 SHA-256 of the line's bytes before ,"hash":" and prev is the hash of the
 record before: 64 zeros in the first, or for a file that goes on after a roll
 the last hash of that roll (taken from the line itself unless PREV is given).
+
+A seal beside the file is held against it, but for its signature: sallyportctl
+trace --verify checks that, too.
 """
 import hashlib
 import json
+import os
 import sys
 
+seal = {}
+name = sys.argv[1].removesuffix(".jsonl") + ".seal"
+if os.path.exists(name):
+    with open(name, "rb") as f:
+        seal = json.load(f)
+size = 0
 prev = sys.argv[2] if len(sys.argv) > 2 else None
 with open(sys.argv[1], "rb") as f:
     for number, line in enumerate(f, 1):
@@ -25,4 +35,10 @@ with open(sys.argv[1], "rb") as f:
         if prev is not None and record["prev"] != prev:
             sys.exit(f"line {number}: it does not follow the line before")
         prev = digest
+        size += len(line)
+        if number == seal.get("turns") and (
+                (size, digest) != (seal["bytes"], seal["last_hash"])):
+            sys.exit(f"line {number}: its end is not what {name} says")
+if size < seal.get("bytes", 0):
+    sys.exit(f"it is shorter than {name} says")
 print(f"good: {prev}")

@@ -19,6 +19,7 @@ struct walk {
 	struct ctl_verify *v;
 	struct chain_sum sum;
 	uint64_t sealed_bytes; /* the seal speaks of so many */
+	struct chain_link last; /* of the last line of those */
 	int rc;
 };
 
@@ -31,16 +32,14 @@ broken(struct ctl_verify *v, const char *why)
 	v->why = why;
 }
 
-/* Feeds what the seal speaks of: a session may have gone on behind it. */
-static int
-feed_sum(struct walk *w, struct view line)
+/* Counts what the seal speaks of: a session may have gone on behind it. */
+static void
+count_line(struct walk *w, const struct chain_link *link, size_t n)
 {
-	int rc;
-
-	if (w->sum.bytes + line.n + 1 > w->sealed_bytes)
-		return 0;
-	rc = chain_sum_feed(&w->sum, line);
-	return rc == 0 ? chain_sum_feed(&w->sum, VIEW("\n")) : rc;
+	if (w->sum.bytes + n + 1 > w->sealed_bytes)
+		return;
+	chain_sum_line(&w->sum, link, n + 1);
+	w->last = *link;
 }
 
 static int
@@ -50,7 +49,11 @@ take_line(void *arg, struct view line)
 	struct ctl_verify *v = w->v;
 	struct chain_link link;
 	struct ctl_record r;
-	int rc = chain_check(line, &link);
+	int rc;
+
+	chain_zero(link.prev);
+	chain_zero(link.hash);
+	rc = chain_check(line, &link);
 
 	v->lines++;
 	if (rc == SP_E_SYNTAX)
@@ -74,7 +77,8 @@ take_line(void *arg, struct view line)
 			VIEW("true")))
 			v->any_tools = true;
 	}
-	return feed_sum(w, line);
+	count_line(w, &link, line.n);
+	return 0;
 }
 
 static int
@@ -142,20 +146,31 @@ read_seal(int dir, const char *name, struct ctl_verify *v)
 	buf_clear(&text);
 }
 
-/* What the signed seal says of the file, and what the file is. */
+/* The file, or a roll of it: a seal that was there moves with the roll. */
+static bool
+same_file(const char *name, const char *sealed)
+{
+	return strcmp(name, sealed) == 0 ||
+	    trace_roll_number(view_str(name), view_str(sealed)) > 0;
+}
+
+/*
+ * What the signed seal says of the file, and what the file is.  The last hash
+ * stands for all of the bytes: each line was held against its own, which
+ * covers the hash of the line before.
+ */
 static void
-compare_seal(struct walk *w)
+compare_seal(struct walk *w, const char *name)
 {
 	struct ctl_verify *v = w->v;
-	char hex[DIGEST_HEX + 1];
-	uint64_t lines = w->sum.lines;
-	uint64_t bytes = w->sum.bytes;
+	const struct seal_facts *f = &v->facts;
 
 	if (v->seal != CTL_SEAL_GOOD && v->seal != CTL_SEAL_KEY)
 		return;
-	if (chain_sum_final(&w->sum, hex) != 0 || bytes != v->facts.bytes ||
-	    lines != v->facts.turns || strcmp(hex, v->facts.sha256) != 0 ||
-	    strcmp(v->first.prev, v->facts.first_prev) != 0)
+	if (!same_file(name, f->file) || w->sum.bytes != f->bytes ||
+	    w->sum.lines != f->turns || strcmp(w->last.hash, f->last) != 0 ||
+	    strcmp(w->sum.first.hash, f->first) != 0 ||
+	    strcmp(w->sum.first.prev, f->first_prev) != 0)
 		v->seal = CTL_SEAL_BAD;
 }
 
@@ -226,14 +241,13 @@ ctl_verify(int dir, const char *name, struct ctl_verify *v)
 		return rc;
 	read_seal(dir, name, v);
 	w.sealed_bytes = v->facts.bytes;
-	rc = chain_sum_init(&w.sum);
-	if (rc == 0)
-		rc = ctl_record_lines(fd, &v->torn, take_line, &w);
+	chain_sum_init(&w.sum);
+	chain_zero(w.last.hash);
+	rc = ctl_record_lines(fd, &v->torn, take_line, &w);
 	fd_close(&fd);
 	if (rc == 0) {
-		compare_seal(&w);
+		compare_seal(&w, name);
 		look_before(dir, name, v);
 	}
-	chain_sum_clear(&w.sum);
 	return rc;
 }

@@ -84,20 +84,12 @@ chain_check(struct view line, struct chain_link *link)
 	return strcmp(hex, link->hash) == 0 ? 0 : SP_E_DENIED;
 }
 
-int
+void
 chain_sum_init(struct chain_sum *s)
 {
-	*s = (struct chain_sum){ .digest = digest_new() };
+	*s = (struct chain_sum){ .bytes = 0 };
 	chain_zero(s->first.prev);
 	chain_zero(s->first.hash);
-	return s->digest != NULL ? 0 : SP_E_NOMEM;
-}
-
-void
-chain_sum_clear(struct chain_sum *s)
-{
-	digest_free(s->digest);
-	s->digest = NULL;
 }
 
 /* Keeps the last CHAIN_END bytes of the first line. */
@@ -135,7 +127,7 @@ feed_first(struct chain_sum *s, struct view v)
 	}
 }
 
-int
+void
 chain_sum_feed(struct chain_sum *s, struct view v)
 {
 	size_t at;
@@ -149,16 +141,15 @@ chain_sum_feed(struct chain_sum *s, struct view v)
 		if (at <= v.n)
 			s->lines++;
 	}
-	return digest_update(s->digest, v.p, v.n);
 }
 
-int
-chain_sum_final(struct chain_sum *s, char hex[DIGEST_HEX + 1])
+void
+chain_sum_line(struct chain_sum *s, const struct chain_link *link, size_t n)
 {
-	uint8_t raw[DIGEST_BYTES];
-	int rc = digest_final(s->digest, raw);
-
-	if (rc == 0)
-		digest_hex(raw, sizeof(raw), hex);
-	return rc;
+	if (s->lines == 0) {
+		s->first = *link;
+		s->first_ok = true;
+	}
+	s->bytes += n;
+	s->lines++;
 }

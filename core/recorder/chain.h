@@ -43,10 +43,10 @@ int chain_read(struct view line, struct chain_link *link) must_check;
 int chain_check(struct view line, struct chain_link *link) must_check;
 
 /*
- * Sum of a whole file, fed in pieces of any size.
+ * What a file holds, counted in pieces of any size.  Its bytes are bound by
+ * the lines' own hashes.
  */
 struct chain_sum {
-	struct digest *digest;
 	uint64_t bytes, lines;
 	struct chain_link first; /* of the first line, once it ended */
 	bool first_ok;
@@ -54,14 +54,10 @@ struct chain_sum {
 	size_t tail_n;
 };
 
-/*
- * Owner:   chain_sum_clear() frees.
- * Returns: 0; SP_E_NOMEM.
- */
-int chain_sum_init(struct chain_sum *s) must_check;
-void chain_sum_clear(struct chain_sum *s);
-int chain_sum_feed(struct chain_sum *s, struct view v) must_check;
-/* The file's digest; the sum is used up. */
-int chain_sum_final(struct chain_sum *s, char hex[DIGEST_HEX + 1]) must_check;
+void chain_sum_init(struct chain_sum *s);
+void chain_sum_feed(struct chain_sum *s, struct view v);
+/* A line of n bytes, its end included, by the link that it ends in. */
+void chain_sum_line(struct chain_sum *s, const struct chain_link *link,
+    size_t n);
 
 #endif

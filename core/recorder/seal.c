@@ -39,7 +39,6 @@ write_body(const struct seal *s, const struct signer *k, struct jwrite *w)
 	write_member(w, "first_prev", s->first.prev);
 	write_member(w, "first_hash", s->first.hash);
 	write_member(w, "last_hash", s->last.hash);
-	write_member(w, "sha256", s->sha256);
 	jwrite_key(w, "undelivered");
 	jwrite_array(w);
 	for (i = 0; i < s->undelivered_n; i++)
@@ -122,7 +121,7 @@ seal_check(struct view line, struct seal_facts *out)
 	    !get_str(line, VIEW("first_prev"), out->first_prev,
 		sizeof(out->first_prev)) ||
 	    !get_str(line, VIEW("last_hash"), out->last, sizeof(out->last)) ||
-	    !get_str(line, VIEW("sha256"), out->sha256, sizeof(out->sha256)) ||
+	    !get_str(line, VIEW("file"), out->file, sizeof(out->file)) ||
 	    !get_str(line, VIEW("reason"), out->reason, sizeof(out->reason)) ||
 	    !get_str(line, VIEW("key"), hex, sizeof(hex)))
 		return SP_E_SYNTAX;

@@ -12,15 +12,17 @@
 #include "recorder/chain.h"
 #include "recorder/signer.h"
 
-enum { SEAL_END = 14 + SIGNER_HEX + 2 };
+enum {
+	SEAL_END = 14 + SIGNER_HEX + 2,
+	SEAL_FILE_MAX = 255,
+};
 
 struct seal {
 	struct view session, file;
 	const char *reason; /* roll, end, shutdown */
 	uint64_t wall_us;
 	uint64_t turns, bytes;
-	struct chain_link first, last;
-	char sha256[DIGEST_HEX + 1];
+	struct chain_link first, last; /* these bind the bytes between */
 	/* turns whose end the client is not known to have got, ascending */
 	const uint64_t *undelivered;
 	size_t undelivered_n;
@@ -43,7 +45,7 @@ struct seal_facts {
 	uint64_t turns, bytes;
 	char first[DIGEST_HEX + 1], last[DIGEST_HEX + 1];
 	char first_prev[DIGEST_HEX + 1];
-	char sha256[DIGEST_HEX + 1];
+	char file[SEAL_FILE_MAX + 1];
 	uint8_t key[SIGN_KEY_BYTES];
 	char reason[16];
 };

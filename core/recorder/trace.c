@@ -65,7 +65,6 @@ trace_close(struct trace *t)
 	if (t->fd >= 0)
 		trace_sync(t);
 	fd_close(&t->fd);
-	chain_sum_clear(&t->sum);
 	t->sum_ok = false;
 }
 
@@ -174,8 +173,7 @@ recover(struct trace *t)
 
 	if (t->size == 0) {
 		rc = t->roll_bytes > 0 ? continue_roll(t) : 0;
-		if (rc == 0)
-			rc = chain_sum_init(&t->sum);
+		chain_sum_init(&t->sum);
 		t->sum_ok = rc == 0;
 		return rc;
 	}
@@ -230,7 +228,6 @@ trace_open(struct trace *t)
 	}
 	if (rc != 0) {
 		fd_close(&t->fd);
-		chain_sum_clear(&t->sum);
 		t->sum_ok = false;
 	}
 	return rc;
@@ -319,8 +316,8 @@ append(struct trace *t, struct buf *line)
 		t->size += buf_len(line);
 		t->dirty = true;
 		t->sealed = false;
-		if (t->sum_ok && chain_sum_feed(&t->sum, buf_view(line)) != 0)
-			t->sum_ok = false;
+		if (t->sum_ok)
+			chain_sum_line(&t->sum, &link, buf_len(line));
 	}
 	buf_truncate(line, before);
 	return rc;
@@ -407,18 +404,17 @@ trace_find_request(const struct trace *t, const uint8_t sha256[DIGEST_BYTES])
 	return newest;
 }
 
-/* The sum of a file that was not watched from its beginning. */
+/* Counts in a file that was not watched from its beginning. */
 static int
 sum_file(struct trace *t)
 {
 	uint64_t at = 0;
 	char *block;
 	ssize_t got;
-	int rc;
+	int rc = 0;
 
-	chain_sum_clear(&t->sum);
-	rc = chain_sum_init(&t->sum);
-	block = rc == 0 ? mem_alloc(BLOCK) : NULL;
+	chain_sum_init(&t->sum);
+	block = mem_alloc(BLOCK);
 	if (block == NULL)
 		return SP_E_NOMEM;
 	while (rc == 0 && at < t->size) {
@@ -431,7 +427,7 @@ sum_file(struct trace *t)
 		}
 		if ((uint64_t)got > t->size - at)
 			got = (ssize_t)(t->size - at);
-		rc = chain_sum_feed(&t->sum, view_of(block, (size_t)got));
+		chain_sum_feed(&t->sum, view_of(block, (size_t)got));
 		at += (uint64_t)got;
 	}
 	mem_free(block);
@@ -531,8 +527,6 @@ trace_seal(struct trace *t, const struct signer *k, const char *reason)
 		s.first = t->sum.first;
 		memcpy(s.last.hash, t->head, sizeof(t->head));
 		s.earlier = buf_view(&earlier);
-		rc = chain_sum_final(&t->sum, s.sha256);
-		t->sum_ok = false; /* used up */
 	}
 	if (rc == 0)
 		rc = seal_write(&s, k, &text);
