@@ -77,7 +77,11 @@ with open(os.path.join(ROOT, ".clang-tidy"), "rb") as f:
 SOURCES = layers.files(ROOT, ["core", "modules", "contrib"], (".c",))
 over("clang-tidy", SOURCES,
      lambda p: ["clang-tidy", "--quiet", p, "--"] + FLAGS, RULES)
+# That a view with bytes has a pointer is beyond gcc 12; clang's analyser looks
+# at null pointers, too.
+ANALYZER = ["-O1", "-fanalyzer", "-Wno-analyzer-null-argument",
+            "-Wno-analyzer-null-dereference"]
 over("gcc", [p for p in SOURCES if p.startswith(PARSERS)],
-     lambda p: ["gcc", "-O1", "-fanalyzer", "-c", "-o", "/dev/null"]
-     + FLAGS + [p], b"-fanalyzer")
+     lambda p: ["gcc", *ANALYZER, "-c", "-o", "/dev/null"] + FLAGS + [p],
+     " ".join(ANALYZER).encode())
 tap.done()
