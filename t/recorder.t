@@ -718,6 +718,12 @@ def test_seals(r):
         return path
 
     eq(verify(put(here, lines)), 0, "a sealed file")
+    link = home("link.jsonl")
+    os.symlink("seals/default.jsonl.1", link)
+    p = subprocess.run([CTL, "trace", "--verify", link], capture_output=True,
+                       text=True)
+    ok(p.returncode == 0 and "seal: good" in p.stdout,
+       "a link is followed to the seal", p.stdout + p.stderr)
     shutil.copy(here + ".seal", home("seals/other.seal"))
     eq(verify(put(home("seals/other.jsonl"), lines)), 1,
        "the seal of another file")
@@ -744,8 +750,23 @@ def test_readers(r):
             p = subprocess.run([sys.executable, VERIFY, r.file(name)],
                                capture_output=True, text=True)
             eq(p.returncode, 0, f"verify_trace.py: {name}")
+        p = subprocess.run([sys.executable, VERIFY], capture_output=True,
+                           text=True)
+        ok(p.returncode != 0 and "usage:" in p.stderr,
+           "verify_trace.py: no arguments", p.stderr)
+        p = subprocess.run([sys.executable, VERIFY, r.file()],
+                           capture_output=True, text=True)
+        ok("line 1: it begins no chain: it goes on" in p.stdout,
+           "verify_trace.py: a file that goes on says so", p.stdout)
+        p = subprocess.run([sys.executable, VERIFY, VERIFY],
+                           capture_output=True, text=True)
+        ok(p.returncode == 1 and "line 1: it begins no chain" in p.stderr,
+           "verify_trace.py: what is no trace", p.stderr)
     if not os.access(CTL, os.X_OK):
         return
+    p = subprocess.run([CTL, "trace", "/etc"], capture_output=True, text=True)
+    ok(p.returncode == 2 and "/etc is a directory" in p.stderr,
+       "sallyportctl trace of a directory", p.stderr)
     p = subprocess.run([CTL, "trace", "--verify", r.file()],
                        capture_output=True, text=True)
     eq(p.returncode, 0, "sallyportctl trace --verify")
@@ -754,6 +775,10 @@ def test_readers(r):
     t = [strict(x) for x in p.stdout.splitlines()]
     ok(len(t) >= 1 and t[0]["loss_mask"] == [0, 0, 1, 1, 1, 1, 1],
        "sallyportctl trace --train", p.stdout + p.stderr)
+    p = subprocess.run([CTL, "trace", "--stats", r.file()],
+                       capture_output=True, text=True)
+    ok(f"trainable {len(t)}\n" in p.stdout, "--stats counts what --train "
+       "prints", p.stdout)
     test_seals(r)
     copy = home("changed.jsonl")
     data = open(r.file(), "rb").read()

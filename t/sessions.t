@@ -521,13 +521,21 @@ def test_ctl(d):
             ("a wrong token", 1, ("list",), {"token": "x"}),
             ("a token of two lines", 2, ("list",), {"token": "a\r\nb: c"}),
             ("bad JSON", 1, ("create", "{"), {}),
+            ("not the sessions", 1, ("list",),
+             {"url": f"http://127.0.0.1:{d.port}/health"}),
+            ("not the sessions, as JSON", 1, ("--json", "list"),
+             {"url": f"http://127.0.0.1:{d.port}/health"}),
             ("a word", 2, ("fun",), {}),
             ("https", 2, ("list",), {"url": "https://127.0.0.1:1"}),
             ("no port", 2, ("list",), {"url": "http://127.0.0.1:x"}),
             ("nobody there", 2, ("list",), {"url": "unix:/nowhere"})):
         rc, out, err = ctl(d, *args, **kw)
-        ok(rc == want and err and ADMIN not in err, f"sallyportctl: {name}",
-           (rc, err))
+        ok(rc == want and err and not out and ADMIN not in err,
+           f"sallyportctl: {name}", (rc, err, out))
+    ok("401: wrong token" in ctl(d, token="x")[2], "a wrong token is named")
+    rc, out, err = ctl(d, "--token-env", "SP_NO_SUCH_VARIABLE")
+    ok(rc == 1 and "401: SP_NO_SUCH_VARIABLE is not set" in err,
+       "a token that is not set is named", err)
 
 
 def test_stuck(d, t):

@@ -79,15 +79,21 @@ add_findings(struct ctl_totals *t, struct view list)
 		    unquoted(jscan_raw(&s, &v)));
 }
 
+/* To be trained on, and the agent's own: a title is asked for without tools. */
 static bool
-is_trainable(const struct ctl_record *r)
+is_trainable(const struct ctl_record *r, bool any_tools)
 {
-	return view_eq(ctl_record_get(r->v[CTL_METADATA], VIEW("trainable")),
-	    VIEW("true"));
+	struct view meta = r->v[CTL_METADATA];
+
+	return view_eq(ctl_record_get(meta, VIEW("trainable")), VIEW("true")) &&
+	    ctl_record_true(r, CTL_COMPLETE) &&
+	    ctl_record_true(r, CTL_ALIGNED) &&
+	    (!any_tools ||
+		view_eq(ctl_record_get(meta, VIEW("has_tools")), VIEW("true")));
 }
 
 void
-ctl_print_add(struct ctl_totals *t, const struct ctl_record *r)
+ctl_print_add(struct ctl_totals *t, const struct ctl_record *r, bool any_tools)
 {
 	struct view usage = r->v[CTL_USAGE];
 
@@ -97,7 +103,7 @@ ctl_print_add(struct ctl_totals *t, const struct ctl_record *r)
 	t->aborted += ctl_record_true(r, CTL_ABORTED);
 	t->errors +=
 	    r->v[CTL_ERROR].n > 0 && !view_eq(r->v[CTL_ERROR], VIEW("null"));
-	t->trainable += is_trainable(r);
+	t->trainable += is_trainable(r, any_tools);
 	t->prompt_tokens +=
 	    ctl_record_number(ctl_record_get(usage, VIEW("prompt_tokens")));
 	t->completion_tokens +=
@@ -452,14 +458,10 @@ ctl_print_train(FILE *out, const struct ctl_record *r, bool any_tools)
 {
 	struct buf b = BUF_INIT(TEXT_MAX_BYTES);
 	struct view node = ctl_record_get(r->v[CTL_METADATA], VIEW("node_id"));
-	struct view tools =
-	    ctl_record_get(r->v[CTL_METADATA], VIEW("has_tools"));
 	struct jwrite w;
 	int rc;
 
-	if (!is_trainable(r) || !ctl_record_true(r, CTL_COMPLETE) ||
-	    !ctl_record_true(r, CTL_ALIGNED) ||
-	    (any_tools && !view_eq(tools, VIEW("true"))))
+	if (!is_trainable(r, any_tools))
 		return 0;
 	jwrite_init(&w, &b);
 	jwrite_object(&w);

@@ -23,8 +23,13 @@ struct ctl_totals {
 	struct ctl_tally findings[CTL_FINDING_KINDS];
 };
 
-/* Context: sallyportctl. */
-void ctl_print_add(struct ctl_totals *t, const struct ctl_record *r);
+/*
+ * Context: sallyportctl.
+ * Parameters: any_tools, as in ctl_print_train(), which prints as many turns
+ *          as are counted in `trainable`.
+ */
+void ctl_print_add(struct ctl_totals *t, const struct ctl_record *r,
+    bool any_tools);
 void ctl_print_totals(FILE *out, const struct ctl_totals *t,
     const struct ctl_verify *v);
 /* One line of JSON. */

@@ -17,6 +17,7 @@ enum {
 	BODY_MAX = 1024 * 1024 * 1024,
 	REST_MAX = 512,
 	PAGES_MAX = 100000,
+	STATUS_UNAUTHORIZED = 401,
 };
 
 const char ctl_sessions_usage[] =
@@ -30,6 +31,7 @@ const char ctl_sessions_usage[] =
 
 struct sessions {
 	struct ctl_http_params http;
+	const char *token_env; /* the variable that holds http.token */
 	char rest[REST_MAX]; /* what http.rest points to */
 	bool json;
 };
@@ -57,6 +59,17 @@ ask(const struct sessions *s, struct buf *out)
 	}
 	if (status >= 200 && status < 300)
 		return 0;
+	if (status == STATUS_UNAUTHORIZED) {
+		(void)fprintf(stderr,
+		    s->http.token == NULL
+			? "sallyportctl: 401: %s is not set: export the token "
+			  "of the location there, or name its variable with "
+			  "--token-env\n"
+			: "sallyportctl: 401: wrong token: what %s holds is "
+			  "not the token of the location\n",
+		    s->token_env);
+		return EXIT_REFUSED;
+	}
 	text = ctl_record_get(buf_view(out), VIEW("error"));
 	text = ctl_record_get(text, VIEW("message"));
 	(void)fprintf(stderr, "sallyportctl: refused with status %u: %.*s\n",
@@ -123,16 +136,39 @@ print_row(struct view one)
 }
 
 static void
-print_page(struct view list)
+print_page(struct view list, bool first)
 {
 	struct jscan_span v;
 	struct jscan s;
 
+	if (first)
+		(void)printf("%-32s %-6s %-13s %7s %7s %10s %10s\n", "SESSION",
+		    "STATE", "OUTCOME", "CALLS", "TURNS", "TOKENS",
+		    "TRAINABLE");
 	jscan_init(&s, list, 0);
-	if (jscan_peek(&s) != JSCAN_ARRAY || jscan_enter(&s) != 0)
+	if (jscan_enter(&s) != 0)
 		return;
 	while (jscan_element(&s) == 1 && jscan_skip(&s, &v) == 0)
 		print_row(jscan_raw(&s, &v));
+}
+
+/* What another location answers is no list, however well it answers. */
+static int
+take_page(const struct sessions *s, struct view page, bool first)
+{
+	struct view list = ctl_record_get(page, VIEW("sessions"));
+
+	if (list.n == 0 || list.p[0] != '[') {
+		(void)fprintf(stderr,
+		    "sallyportctl: %s: the answer is no list of sessions: "
+		    "expected the URL of a location with \"sessions\"\n",
+		    s->http.url);
+		return EXIT_REFUSED;
+	}
+	if (s->json)
+		return print(page);
+	print_page(list, first);
+	return 0;
 }
 
 static int
@@ -142,22 +178,15 @@ list(struct sessions *s)
 	struct view next;
 	int rc = 0, i;
 
-	if (!s->json)
-		(void)printf("%-32s %-6s %-13s %7s %7s %10s %10s\n", "SESSION",
-		    "STATE", "OUTCOME", "CALLS", "TURNS", "TOKENS",
-		    "TRAINABLE");
 	(void)snprintf(s->rest, sizeof(s->rest), "?limit=1000");
 	s->http.rest = s->rest;
 	for (i = 0; i < PAGES_MAX && rc == 0; i++) {
 		buf_reset(&page, 0);
 		rc = ask(s, &page);
+		if (rc == 0)
+			rc = take_page(s, buf_view(&page), i == 0);
 		if (rc != 0)
 			break;
-		if (s->json)
-			rc = print(buf_view(&page));
-		else
-			print_page(
-			    ctl_record_get(buf_view(&page), VIEW("sessions")));
 		next = plain(ctl_record_get(buf_view(&page), VIEW("next")));
 		if (!store_session_valid(next) || view_eq(next, VIEW("-")))
 			break;
@@ -255,8 +284,8 @@ ctl_sessions(int argc, char **argv)
 	struct sessions s = { .http = { .url = getenv("SALLYPORT_URL"),
 				  .location = "/sessions",
 				  .method = "GET",
-				  .rest = "" } };
-	const char *token = "SALLYPORT_ADMIN_TOKEN";
+				  .rest = "" },
+		.token_env = "SALLYPORT_ADMIN_TOKEN" };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -265,22 +294,22 @@ ctl_sessions(int argc, char **argv)
 		else if (c == 'l')
 			s.http.location = optarg;
 		else if (c == 't')
-			token = optarg;
+			s.token_env = optarg;
 		else if (c == 'j')
 			s.json = true;
 		else
 			return usage();
 	}
 	if (s.http.url == NULL)
-		s.http.url = "http://127.0.0.1:8100";
-	s.http.token = getenv(token);
+		s.http.url = "http://127.0.0.1:7000";
+	s.http.token = getenv(s.token_env);
 	if (s.http.location == NULL || s.http.location[0] != '/' ||
 	    !h1_parse_is_target(view_str(s.http.location)))
 		return usage();
 	if (s.http.token != NULL && !good_token(s.http.token)) {
 		(void)fprintf(stderr,
 		    "sallyportctl: %s holds no token: expected visible ASCII\n",
-		    token);
+		    s.token_env);
 		return EXIT_USAGE;
 	}
 	return run(&s, argc - optind, argv + optind);

@@ -1,8 +1,11 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -96,6 +99,31 @@ find_trace(const struct options *o, struct buf *path)
 	return rc == 0 ? buf_add_char(path, '\0') : rc;
 }
 
+/*
+ * Where the file itself lies: `sallyport proxy` as root leaves a link to it,
+ * and its rolls, its seal and the key are beside the file, not the link.
+ */
+static void
+resolve(const char *path, char real[PATH_MAX])
+{
+	if (realpath(path, real) == NULL)
+		(void)snprintf(real, PATH_MAX, "%s", path);
+}
+
+static bool
+is_directory(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return false;
+	(void)fprintf(stderr,
+	    "sallyportctl: %s is a directory: name a file of it, or a "
+	    "session\n",
+	    path);
+	return true;
+}
+
 /* The directory, opened, and the name in it. */
 static int
 open_dir(char *path, int *dir, const char **name)
@@ -127,7 +155,7 @@ show_line(void *arg, struct view line)
 		t->skipped++;
 		return 0;
 	}
-	ctl_print_add(&t->totals, &r);
+	ctl_print_add(&t->totals, &r, t->v->any_tools);
 	if (t->o->verify || (t->o->stats && !t->o->all && !t->o->train))
 		return 0;
 	if (t->o->all)
@@ -157,6 +185,8 @@ show(const struct options *o, const struct ctl_verify *v, int dir,
 		return SP_E_NOTFOUND;
 	rc = ctl_record_lines(fd, &torn, show_line, &t);
 	fd_close(&fd);
+	if (!ctl_verify_good(v)) /* --train prints none of it */
+		t.totals.trainable = 0;
 	if (rc == 0 && o->json)
 		rc = ctl_print_totals_json(stdout, &t.totals, v);
 	else if (rc == 0 && (totals_to == stdout || o->stats))
@@ -190,13 +220,20 @@ ctl_trace(int argc, char **argv)
 	struct ctl_verify v;
 	struct options o;
 	const char *name;
+	char real[PATH_MAX];
 	int dir = -1, rc;
 
 	if (!parse_options(argc, argv, &o))
 		return usage();
 	rc = find_trace(&o, &path);
-	if (rc == 0)
-		rc = open_dir(path.mem + path.off, &dir, &name);
+	if (rc == 0 && is_directory(buf_view(&path).p)) {
+		buf_clear(&path);
+		return EXIT_USAGE;
+	}
+	if (rc == 0) {
+		resolve(buf_view(&path).p, real);
+		rc = open_dir(real, &dir, &name);
+	}
 	if (rc == 0)
 		rc = ctl_verify(dir, name, &v);
 	if (rc == 0)

@@ -41,7 +41,7 @@ struct gate_door {
 struct gate_port {
 	struct gate *gate;
 	unsigned id;
-	char *name; /* "127.0.0.1:8100", for the log */
+	char *name; /* "127.0.0.1:7000", for the log */
 	struct listener *listener; /* NULL: closed */
 	struct gate_door *door; /* today's; NULL: it has none any more */
 };
