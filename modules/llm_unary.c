@@ -137,7 +137,7 @@ error_of_body(struct view body, struct buf *out)
 {
 	struct jwrite w;
 
-	if (body.n <= ERROR_RECORD_MAX && body.n > 0 && *body.p == '{' &&
+	if (body.n <= ERROR_RECORD_MAX && view_starts(body, VIEW("{")) &&
 	    jscan_valid(body, 0) == 0)
 		return buf_add_view(out, body);
 	jwrite_init(&w, out);

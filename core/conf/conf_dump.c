@@ -13,6 +13,7 @@ conf_dump_word(struct buf *out, struct view v)
 
 	if (lexer_is_bare(v))
 		return buf_add_view(out, v);
+	err_assert(v.n == 0 || v.p != NULL);
 	rc = buf_add_char(out, '"');
 	for (i = 0; i < v.n && rc == 0; i++) {
 		if (v.p[i] == '"' || v.p[i] == '\\')

@@ -120,6 +120,7 @@ forward_sites(struct forward *f, const struct gate_source *src, bool files,
 	struct forward_site *s;
 	int rc = SP_OK;
 
+	err_assert(conf != NULL);
 	/* an element more: no upstream is no error of memory */
 	f->sites = mem_calloc(conf->upstreams_n + 1, sizeof(*f->sites));
 	if (f->sites == NULL)

@@ -374,7 +374,8 @@ gate_port_get(struct gate *g, char *name)
 		mem_free(name);
 		return p;
 	}
-	grown = mem_reallocarray(g->ports, g->ports_n + 1, sizeof(*grown));
+	grown = mem_reallocarray(g->ports, g->ports_n + 1,
+	    sizeof(struct gate_port *));
 	p = grown != NULL ? mem_calloc(1, sizeof(*p)) : NULL;
 	if (grown != NULL)
 		g->ports = grown;

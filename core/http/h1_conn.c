@@ -249,7 +249,7 @@ conn_open(struct h1_conn *c, struct view head)
 {
 	struct exchange *x = &c->x;
 	struct h1_framing framing;
-	struct h1_fault fault;
+	struct h1_fault fault = { 400, "malformed request" };
 	int rc = conn_parse(c, head, &framing, &fault);
 
 	c->read_at_ms = 0;

@@ -459,6 +459,8 @@ parse_absolute(struct head_request *out, struct view *path, struct h1_fault *f)
 		if (view_eq_nocase(view_sub(out->target, 0, schemes[i].n),
 			schemes[i]))
 			rest = view_from(out->target, schemes[i].n);
+	if (rest.p == NULL)
+		rest.n = 0;
 	for (end = 0; end < rest.n; end++)
 		if (rest.p[end] == '/' || rest.p[end] == '?')
 			break;

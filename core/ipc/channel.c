@@ -196,7 +196,7 @@ channel_enqueue(struct channel *c, const uint8_t *head, struct view body,
 	u->fd = fd;
 	u->n = CHANNEL_HEADER_BYTES + body.n;
 	memcpy(u->bytes, head, CHANNEL_HEADER_BYTES);
-	if (body.n > 0)
+	if (body.p != NULL)
 		memcpy(u->bytes + CHANNEL_HEADER_BYTES, body.p, body.n);
 	STAILQ_INSERT_TAIL(&c->queue, u, link);
 	c->queued += body.n;
