@@ -419,7 +419,7 @@ def test_reactor_gone():
     r.reactor.sock.close()
     r.attach()
     eq(r.wait_state(), 1, "the next reactor is told the state")
-    eq(lines_of(r.file())[0]["findings"], ["recorder_lost"],
+    eq(lines_of(r.file())[0]["findings"], ["gateway_lost"],
        "the turn of a reactor that died is written as lost")
     eq(r.turn(1)[:3], (1, OK, 2), "its handles are free")
     r.attach()

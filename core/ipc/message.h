@@ -150,6 +150,7 @@ enum message_outcome {
 	MESSAGE_OUTCOME_CLIENT_GONE, /* the client left */
 	MESSAGE_OUTCOME_SHUTDOWN, /* drained past its deadline */
 	MESSAGE_OUTCOME_LOST, /* the recorder died under it */
+	MESSAGE_OUTCOME_GATEWAY, /* the reactor did; never on the wire */
 };
 
 enum message_result {

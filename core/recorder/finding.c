@@ -50,8 +50,8 @@ static const struct finding_row rows[] = {
 	{ "client_abort", "the client left before the end",
 	    FINDING_CLIENT_ABORT, true },
 	{ "shutdown", "cut off by a shutdown", FINDING_SHUTDOWN, true },
-	{ "recorder_lost", "a part of the gateway died under the turn",
-	    FINDING_LOST, true },
+	{ "recorder_lost", "the recorder died under the turn", FINDING_LOST,
+	    true },
 	{ "no_finish_reason", "the reply ended without a finish_reason",
 	    FINDING_NO_FINISH, true },
 	{ "abort_finish",
@@ -75,6 +75,8 @@ static const struct finding_row rows[] = {
 	{ "budget_stop",
 	    "past the session's budget: the gateway answered, no model did",
 	    FINDING_BUDGET, true },
+	{ "gateway_lost", "the process that serves clients died under the turn",
+	    (uint32_t)FINDING_GATEWAY, true },
 };
 
 const struct finding_row *

@@ -39,6 +39,7 @@ enum finding {
 	FINDING_SURROGATE = 1 << 28,
 	FINDING_EMPTY = 1 << 29,
 	FINDING_BUDGET = 1 << 30,
+	FINDING_GATEWAY = INT32_MIN, /* the last bit there is */
 };
 
 struct finding_row {

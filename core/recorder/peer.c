@@ -32,7 +32,7 @@ detach(struct peer *p, const char *why)
 	channel_free(p->channel);
 	p->channel = NULL;
 	p->writing = false;
-	turns_end_all(&p->turns, MESSAGE_OUTCOME_LOST);
+	turns_end_all(&p->turns, MESSAGE_OUTCOME_GATEWAY);
 	turns_sync(&p->turns);
 	turns_forget(&p->turns);
 	registry_forget(p->registry);

@@ -26,6 +26,8 @@ outcome_findings(const struct record *r)
 		return FINDING_SHUTDOWN;
 	case MESSAGE_OUTCOME_LOST:
 		return FINDING_LOST;
+	case MESSAGE_OUTCOME_GATEWAY:
+		return (uint32_t)FINDING_GATEWAY;
 	}
 	return FINDING_LOST;
 }
@@ -88,7 +90,8 @@ judge(struct record *r)
 	assemble_finish(a);
 	r->aborted = r->outcome == MESSAGE_OUTCOME_CLIENT_GONE ||
 	    r->outcome == MESSAGE_OUTCOME_SHUTDOWN ||
-	    r->outcome == MESSAGE_OUTCOME_LOST;
+	    r->outcome == MESSAGE_OUTCOME_LOST ||
+	    r->outcome == MESSAGE_OUTCOME_GATEWAY;
 	r->findings = a->findings | outcome_findings(r);
 	if ((r->flags & MESSAGE_TURN_BUDGET) != 0) {
 		/* answered, but by no model: not a turn of the agent's */

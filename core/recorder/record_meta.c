@@ -80,6 +80,7 @@ write_identity(const struct record *r, struct jwrite *w)
 		[MESSAGE_OUTCOME_CLIENT_GONE] = "client_gone",
 		[MESSAGE_OUTCOME_SHUTDOWN] = "shutdown",
 		[MESSAGE_OUTCOME_LOST] = "lost",
+		[MESSAGE_OUTCOME_GATEWAY] = "gateway_lost",
 	};
 	char id[160];
 
