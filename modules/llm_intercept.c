@@ -195,6 +195,10 @@ deny_key(struct gate_request *r, int rc)
 		    "session and create another");
 	case SP_E_NOMEM:
 		return GATE_FAIL;
+	case SP_E_GONE:
+		return deny(r, 401, "session_closed",
+		    "the session of this key has ended: create another "
+		    "session and use its key");
 	default:
 		return deny(r, 401, "invalid_api_key",
 		    "unknown session key: use the key that was given when the "

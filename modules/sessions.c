@@ -378,7 +378,10 @@ on_message(struct gate_request *r)
 	case SP_E_SYNTAX:
 		return sessions_deny(c, 400, "bad_query",
 		    c->op == SESSIONS_END
-			? "that is no outcome of a session"
+			? "that is no outcome of a session; expected done, "
+			  "budget, agent_timeout, harness_error, "
+			  "harness_loop, setup_failed, verifier_failed, "
+			  "upstream, capture_unusable, oom, aborted or infra"
 			: "limit is 1 to 1000, after is a session's id");
 	case SP_E_STATE:
 	case SP_E_LIMIT:

@@ -263,6 +263,9 @@ def test_access_log():
            l["outcome"] == "ok" for l in lines), "access log", text)
     ok(any(l["outcome"] == "too_large" and l["status"] == 413
            for l in lines), "with outcomes", text)
+    bad = [l for l in lines if l["status"] >= 400 and l["outcome"] == "ok"]
+    ok(not bad and any(l["status"] == 404 for l in lines),
+       "what is refused is not ok", bad)
     ok(TOKEN not in text, "and no secrets", text)
 
 

@@ -199,11 +199,35 @@ roster_put(struct roster *o, const struct session_msg *m)
 	return SP_OK;
 }
 
+/* For the answer's words alone: without memory the key is just unknown. */
+static void
+roster_remember(struct roster *o, const struct roster_session *s)
+{
+	uint8_t *slot = o->ended_keys[o->ended_n % ROSTER_ENDED_MAX];
+
+	if (o->ended_n >= ROSTER_ENDED_MAX)
+		(void)hmap_del(o->ended, view_of(slot, SESSION_MSG_KEY));
+	memcpy(slot, s->m.key, SESSION_MSG_KEY);
+	if (hmap_set(o->ended, roster_key_view(s), slot) != SP_OK)
+		log_debug("the key of an ended session is not remembered");
+	o->ended_n++;
+}
+
+bool
+roster_ended(const struct roster *o, struct view key)
+{
+	uint8_t sum[SESSION_MSG_KEY];
+
+	return hmap_count(o->ended) > 0 && roster_digest(key, sum) == SP_OK &&
+	    hmap_get(o->ended, view_of(sum, sizeof(sum))) != NULL;
+}
+
 void
 roster_end(struct roster *o, struct roster_session *s)
 {
 	struct roster_use *u;
 
+	roster_remember(o, s);
 	(void)hmap_del(o->by_key, roster_key_view(s));
 	(void)hmap_del(o->by_id, s->m.id);
 	LIST_REMOVE(s, link);
@@ -351,8 +375,10 @@ roster_new(struct loop *l, struct recorder *r)
 	LIST_INIT(&o->sessions);
 	o->by_id = hmap_new(ROSTER_MAX);
 	o->by_key = hmap_new(ROSTER_MAX);
-	if (o->by_id == NULL || o->by_key == NULL ||
-	    roster_ask_init(o) != SP_OK) {
+	o->ended = hmap_new(ROSTER_ENDED_MAX);
+	o->ended_keys = mem_calloc(ROSTER_ENDED_MAX, sizeof(*o->ended_keys));
+	if (o->by_id == NULL || o->by_key == NULL || o->ended == NULL ||
+	    o->ended_keys == NULL || roster_ask_init(o) != SP_OK) {
 		roster_free(o);
 		return NULL;
 	}
@@ -380,5 +406,7 @@ roster_free(struct roster *o)
 	}
 	hmap_free(o->by_id);
 	hmap_free(o->by_key);
+	hmap_free(o->ended);
+	mem_free(o->ended_keys);
 	mem_free(o);
 }

@@ -55,6 +55,8 @@ size_t roster_count(const struct roster *o); /* open sessions */
 struct roster_session *roster_find(const struct roster *o, struct view id);
 /* By SHA-256 of the key, so that the time tells nothing of others. */
 struct roster_session *roster_by_key(const struct roster *o, struct view key);
+/* One of the last 4096 that ended since the start had that key. */
+bool roster_ended(const struct roster *o, struct view key);
 /* The digest that stands for a key: 0; SP_E_NOMEM. */
 int roster_digest(struct view key, uint8_t out[SESSION_MSG_KEY]) must_check;
 /*

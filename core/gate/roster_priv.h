@@ -8,12 +8,18 @@
 
 TAILQ_HEAD(roster_asks, roster_ask);
 
+enum { ROSTER_ENDED_MAX = 4096 };
+
 struct roster {
 	struct loop *loop;
 	struct recorder *recorder;
 	struct hmap *by_id, *by_key;
 	LIST_HEAD(, roster_session) sessions;
 	bool ready;
+	/* keys of sessions that ended: the last ones, in a ring */
+	struct hmap *ended;
+	uint8_t (*ended_keys)[SESSION_MSG_KEY];
+	size_t ended_n; /* since the start */
 	/* questions */
 	struct hmap *by_seq;
 	struct roster_asks asks; /* the one that waits longest first */

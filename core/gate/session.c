@@ -141,7 +141,10 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 	if (key.p != NULL && o != NULL && !roster_ready(o) &&
 	    (!open || capture != NULL))
 		return SP_E_STATE;
-	return open ? SP_OK : SP_E_DENIED;
+	if (open)
+		return SP_OK;
+	return key.p != NULL && o != NULL && roster_ended(o, key) ? SP_E_GONE
+								  : SP_E_DENIED;
 }
 
 bool

@@ -270,7 +270,9 @@ walk_on_done(struct exchange *x)
 	if (w == NULL)
 		return;
 	if (w->r.outcome == NULL)
-		w->r.outcome = "ok";
+		w->r.outcome = w->r.status >= 500 ? "failed"
+		    : w->r.status >= 400          ? "denied"
+						  : "ok";
 	walk_over(w);
 }
 

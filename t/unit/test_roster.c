@@ -188,6 +188,33 @@ another_recorder(void)
 	tap_ok(roster_find(ros, VIEW("s2")) == NULL && closed == 1 &&
 		use.session == NULL,
 	    "one that it does not know is over, its calls are told");
+	tap_ok(roster_ended(ros, VIEW("key-two")) &&
+		!roster_ended(ros, VIEW("key-one")) &&
+		!roster_ended(ros, VIEW("key-nobody")),
+	    "its key is known as that of one which ended");
+}
+
+/* The keys of sessions that ended are kept, but not without end. */
+static void
+ended_keys(void)
+{
+	char id[32], first[32];
+	bool all = true;
+	int i;
+
+	(void)snprintf(first, sizeof(first), "key-ended-0");
+	for (i = 0; i < 4096; i++) {
+		struct session_msg m;
+
+		(void)snprintf(id, sizeof(id), "key-ended-%d", i);
+		m = session("s-ended", id);
+		all = all && roster_put(ros, &m) == 0;
+		roster_end(ros, roster_find(ros, VIEW("s-ended")));
+		all = all && roster_ended(ros, view_str(id));
+	}
+	tap_ok(all && roster_ended(ros, view_str(first)) &&
+		!roster_ended(ros, VIEW("key-two")),
+	    "the last 4096 are remembered, no others");
 }
 
 struct heard {
@@ -355,6 +382,7 @@ main(void)
 	replayed();
 	budgets();
 	another_recorder();
+	ended_keys();
 	questions();
 	hostile();
 	starving();
