@@ -25,6 +25,19 @@ digest_rc(int good)
 	return SP_E_NOMEM;
 }
 
+/* Looked up once: EVP_sha256() has the library do so at each use. */
+static const EVP_MD *
+digest_md(void)
+{
+	static EVP_MD *md;
+
+	if (md == NULL)
+		md = EVP_MD_fetch(NULL, "SHA256", NULL);
+	if (md == NULL)
+		ERR_clear_error();
+	return md != NULL ? md : EVP_sha256();
+}
+
 struct digest *
 digest_new(void)
 {
@@ -34,7 +47,7 @@ digest_new(void)
 		return NULL;
 	d->ctx = EVP_MD_CTX_new();
 	if (d->ctx == NULL ||
-	    digest_rc(EVP_DigestInit_ex2(d->ctx, EVP_sha256(), NULL)) != 0) {
+	    digest_rc(EVP_DigestInit_ex2(d->ctx, digest_md(), NULL)) != 0) {
 		digest_free(d);
 		return NULL;
 	}
@@ -68,7 +81,7 @@ digest_final(struct digest *d, uint8_t out[DIGEST_BYTES])
 	rc = digest_rc(EVP_DigestFinal_ex(d->ctx, out, &n));
 	if (rc != 0)
 		return rc;
-	return digest_rc(EVP_DigestInit_ex2(d->ctx, EVP_sha256(), NULL));
+	return digest_rc(EVP_DigestInit_ex2(d->ctx, digest_md(), NULL));
 }
 
 int
@@ -91,7 +104,7 @@ digest_sha256(struct view v, uint8_t out[DIGEST_BYTES])
 	unsigned n;
 
 	return digest_rc(
-	    EVP_Digest(v.n != 0 ? v.p : "", v.n, out, &n, EVP_sha256(), NULL));
+	    EVP_Digest(v.n != 0 ? v.p : "", v.n, out, &n, digest_md(), NULL));
 }
 
 int

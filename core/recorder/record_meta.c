@@ -277,7 +277,7 @@ write_given(struct jwrite *w, struct view meta, struct view later)
 		memcpy(name, k.p, k.n);
 		name[k.n] = '\0';
 		jwrite_key(w, name);
-		jwrite_span(w, jscan_raw(&s, &v));
+		jwrite_scanned(w, jscan_raw(&s, &v));
 	}
 }
 
