@@ -30,6 +30,7 @@ CONF, SECRET, LISTENER, LOG, PEER, TRACE_DIR, KEY_DIR, START = range(1, 9)
 STOP = 11
 READY, FAILED_START = 32, 33
 TURN_OPEN, TURN_DATA, TURN_END, TURN_DELIVERED = range(64, 68)
+PACK = 74
 REC_STATE, TURN_CREDIT, TURN_DONE = range(96, 99)
 SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE = range(99, 103)
 CREATE, FINISH, GET, LIST = range(68, 72)
@@ -576,6 +577,46 @@ def test_full():
     eq(r.stop(), 0, "full: stop")
 
 
+def end_together(r, handles):
+    """Their ends come at once: one write holds all of their records."""
+    for h in handles:
+        r.open(h)
+        r.data(h, REQUEST, REQ)
+        for e in events("hello"):
+            r.data(h, EVENT, e)
+    r.reactor.send(PACK, b"".join(
+        struct.pack("<HHII", TURN_END, 1, 0, len(body)) + body for body in (
+            struct.pack("<IBHIQQ", h, END, 200, DONE_SEEN, 1500000, 20000) +
+            put_bytes(b"") + put_bytes(b"") for h in handles)))
+    return [r.wait_done() for h in handles]
+
+
+def test_together():
+    r = Recorder(home("together"))
+    done = end_together(r, range(1, 40))
+    eq([d[:3] for d in done], [(h, OK, h) for h in range(1, 40)],
+       "turns that end together")
+    ok(check_chain(r.file()) is not None, "are chained")
+    eq([x["turn"] for x in lines_of(r.file())], list(range(1, 40)),
+       "and all there")
+    eq(r.stop(), 0, "together: stop")
+    eq(strict(open(r.file("default.seal")).read())["turns"], 39,
+       "and sealed")
+    r = Recorder(home("together2"), fsize=6000)
+    eq(r.turn(1)[1], OK, "one fits")
+    size = os.path.getsize(r.file())
+    eq([d[:2] for d in end_together(r, range(2, 8))],
+       [(h, FULL) for h in range(2, 8)], "those that end together do not")
+    eq(os.path.getsize(r.file()), size, "none of them is there")
+    ok(check_chain(r.file()) is not None, "nor a torn line")
+    if r.state[1][0] == 1:
+        eq(r.wait_state(), 0, "no calls are accepted")
+    eq(r.wait_state(), 1, "until there is room")
+    eq(r.turn(9)[1], OK, "then one is")
+    ok(check_chain(r.file()) is not None, "in the chain")
+    r.stop()
+
+
 def test_pass():
     r = Recorder(home("pass"))
     r.open(1, flags=PASS, meta=b'{"path":"/v1/responses"}')
@@ -806,6 +847,7 @@ rolled = test_roll()
 test_readers(rolled)
 test_keep(rolled)
 test_full()
+test_together()
 test_pass()
 test_locked()
 test_sessions()

@@ -153,3 +153,14 @@ chain_sum_line(struct chain_sum *s, const struct chain_link *link, size_t n)
 	s->bytes += n;
 	s->lines++;
 }
+
+void
+chain_sum_add(struct chain_sum *s, const struct chain_sum *more)
+{
+	if (s->lines == 0) {
+		s->first = more->first;
+		s->first_ok = more->first_ok;
+	}
+	s->bytes += more->bytes;
+	s->lines += more->lines;
+}

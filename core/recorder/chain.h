@@ -59,5 +59,7 @@ void chain_sum_feed(struct chain_sum *s, struct view v);
 /* A line of n bytes, its end included, by the link that it ends in. */
 void chain_sum_line(struct chain_sum *s, const struct chain_link *link,
     size_t n);
+/* What comes behind. */
+void chain_sum_add(struct chain_sum *s, const struct chain_sum *more);
 
 #endif

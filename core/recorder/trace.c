@@ -39,6 +39,9 @@ trace_new(int dir, struct view key, struct view session, struct view name)
 	t->session = mem_strndup(session.p, session.n);
 	t->name = mem_strndup(name.p, name.n);
 	chain_zero(t->head);
+	buf_init(&t->group, TRACE_GROUP_BYTES);
+	chain_sum_init(&t->group_sum);
+	t->group_id = 1;
 	if (t->key == NULL || t->session == NULL || t->name == NULL) {
 		trace_free(t);
 		return NULL;
@@ -56,6 +59,7 @@ trace_free(struct trace *t)
 	mem_free(t->session);
 	mem_free(t->name);
 	mem_free(t->undelivered);
+	buf_clear(&t->group);
 	mem_free(t);
 }
 
@@ -300,10 +304,23 @@ write_line(struct trace *t, struct view line)
 	return rc;
 }
 
+/* What is in the file now, and was not. */
+static void
+wrote(struct trace *t, const char *head, const struct chain_sum *more)
+{
+	memcpy(t->head, head, sizeof(t->head));
+	t->size += more->bytes;
+	t->dirty = true;
+	t->sealed = false;
+	if (t->sum_ok)
+		chain_sum_add(&t->sum, more);
+}
+
 static int
 append(struct trace *t, struct buf *line)
 {
 	struct chain_link link;
+	struct chain_sum one;
 	size_t before = buf_len(line);
 	int rc;
 
@@ -312,15 +329,19 @@ append(struct trace *t, struct buf *line)
 	if (rc == 0)
 		rc = write_line(t, buf_view(line));
 	if (rc == 0) {
-		memcpy(t->head, link.hash, sizeof(t->head));
-		t->size += buf_len(line);
-		t->dirty = true;
-		t->sealed = false;
-		if (t->sum_ok)
-			chain_sum_line(&t->sum, &link, buf_len(line));
+		chain_sum_init(&one);
+		chain_sum_line(&one, &link, buf_len(line));
+		wrote(t, link.hash, &one);
 	}
 	buf_truncate(line, before);
 	return rc;
+}
+
+static bool
+is_full(const struct trace *t, size_t more)
+{
+	return t->roll_bytes > 0 && t->size > 0 &&
+	    t->size + more > t->roll_bytes;
 }
 
 int
@@ -328,8 +349,7 @@ trace_append(struct trace *t, struct buf *line, const struct signer *k)
 {
 	int rc = trace_open(t);
 
-	if (rc == 0 && t->roll_bytes > 0 && t->size > 0 &&
-	    t->size + buf_len(line) + CHAIN_END > t->roll_bytes)
+	if (rc == 0 && is_full(t, buf_len(line) + CHAIN_END))
 		rc = roll(t, k);
 	if (rc != 0)
 		return rc;
@@ -341,6 +361,97 @@ trace_append(struct trace *t, struct buf *line, const struct signer *k)
 			rc = append(t, line);
 	}
 	return rc == SP_E_LIMIT ? SP_E_NOSPC : rc;
+}
+
+static int
+write_group(struct trace *t)
+{
+	int rc = t->fd >= 0 ? write_line(t, buf_view(&t->group)) : SP_E_STATE;
+
+	if (rc == 0)
+		wrote(t, t->group_head, &t->group_sum);
+	return rc;
+}
+
+void
+trace_flush(struct trace *t, const struct signer *k)
+{
+	int rc;
+
+	if (buf_len(&t->group) == 0)
+		return;
+	rc = write_group(t);
+	/* as above; the roll ends where the group begins */
+	if (rc == SP_E_LIMIT && t->roll_bytes > 0 && t->size > 0) {
+		rc = roll(t, k);
+		if (rc == 0)
+			rc = write_group(t);
+	}
+	if (rc != 0) {
+		t->failed_id = t->group_id;
+		t->failed_rc = rc == SP_E_LIMIT ? SP_E_NOSPC : rc;
+		t->failed_bytes = t->group_most;
+	}
+	t->group_id++;
+	t->group_most = 0;
+	buf_reset(&t->group, TRACE_GROUP_BYTES);
+	chain_sum_init(&t->group_sum);
+}
+
+void
+trace_forgive(struct trace *t)
+{
+	t->failed_id = 0;
+	t->failed_rc = 0;
+}
+
+/* Into the group, which has room for it. */
+static int
+hold(struct trace *t, struct buf *line)
+{
+	struct chain_link link;
+	size_t before = buf_len(line);
+	bool first = buf_len(&t->group) == 0;
+	int rc;
+
+	memcpy(link.prev, first ? t->head : t->group_head, sizeof(link.prev));
+	rc = chain_close(line, &link);
+	if (rc == 0)
+		rc = buf_add_view(&t->group, buf_view(line));
+	if (rc == 0) {
+		memcpy(t->group_head, link.hash, sizeof(t->group_head));
+		chain_sum_line(&t->group_sum, &link, buf_len(line));
+		if (buf_len(line) > t->group_most)
+			t->group_most = buf_len(line);
+	}
+	buf_truncate(line, before);
+	return rc;
+}
+
+int
+trace_hold(struct trace *t, struct buf *line, const struct signer *k,
+    uint64_t *id)
+{
+	size_t n = buf_len(line) + CHAIN_END + 1; /* and the LF */
+	int rc = trace_open(t);
+
+	*id = 0;
+	if (rc != 0)
+		return rc;
+	if (buf_len(&t->group) + n > TRACE_GROUP_BYTES ||
+	    is_full(t, buf_len(&t->group) + n))
+		trace_flush(t, k);
+	if (t->failed_id != 0)
+		return t->failed_rc;
+	if (n > TRACE_GROUP_BYTES / 2 || is_full(t, n)) {
+		trace_flush(t, k);
+		return t->failed_id != 0 ? t->failed_rc
+					 : trace_append(t, line, k);
+	}
+	rc = hold(t, line);
+	if (rc == 0)
+		*id = t->group_id;
+	return rc;
 }
 
 void

@@ -11,6 +11,7 @@
 enum {
 	TRACE_NAME_MAX = 220, /* leaves room for .N, .seal and the like */
 	TRACE_UNDELIVERED_MAX = 4096,
+	TRACE_GROUP_BYTES = 64 * 1024, /* that wait for one write */
 	TRACE_RETRIES = 16, /* undelivered turns that a retry may repeat */
 };
 
@@ -40,6 +41,15 @@ struct trace {
 	bool sum_ok; /* sum has seen all of the file */
 	unsigned retries_at; /* in retries */
 	struct chain_sum sum;
+	/* lines that wait for trace_flush(), chained on to head */
+	struct buf group; /* owned */
+	char group_head[DIGEST_HEX + 1];
+	struct chain_sum group_sum;
+	size_t group_most; /* bytes of its longest line */
+	uint64_t group_id; /* from 1 */
+	uint64_t failed_id; /* a group that was not written; 0 none */
+	int failed_rc; /* then why */
+	size_t failed_bytes; /* of its longest line */
 	uint64_t *undelivered; /* owned; ascending */
 	size_t undelivered_n, undelivered_cap;
 	uint64_t undelivered_more;
@@ -74,6 +84,20 @@ void trace_close(struct trace *t);
  */
 int trace_append(struct trace *t, struct buf *line,
     const struct signer *k) must_check;
+/*
+ * The same, but a line that is not large waits for trace_flush(), so that
+ * lines that come together are one write.
+ * Returns: as trace_append(), with *id 0 when the line is in the file, else
+ *          its group's.  While a group has failed, that group's error.
+ */
+int trace_hold(struct trace *t, struct buf *line, const struct signer *k,
+    uint64_t *id) must_check;
+/*
+ * Writes what waits, all of it or nothing: if not, failed_id, failed_rc and
+ * failed_bytes tell of the group until trace_forgive().
+ */
+void trace_flush(struct trace *t, const struct signer *k);
+void trace_forgive(struct trace *t);
 /* fdatasync when dirty; the result stays in sync_rc until the next append. */
 void trace_sync(struct trace *t);
 void trace_undelivered(struct trace *t, uint64_t turn);

@@ -413,7 +413,19 @@ ask(struct turns *t, struct turn *u)
 		r->retry_of = trace_find_request(u->trace, r->body_sha256);
 }
 
-/* Writes the record, or finds out that it cannot be. */
+/* It is known whether the record is in the file. */
+static void
+turn_filed(struct turns *t, struct turn *u)
+{
+	if (u->write_rc != 0)
+		log_error("session %s turn %llu is not recorded: %s",
+		    u->session, (unsigned long long)u->number,
+		    err_str(u->write_rc));
+	if (t->registry != NULL)
+		registry_turned(t->registry, &u->result, u->write_rc == 0);
+}
+
+/* Makes the record and gives it to its file, or finds out that it cannot. */
 static void
 write_turn(struct turns *t, struct turn *u)
 {
@@ -441,15 +453,11 @@ write_turn(struct turns *t, struct turn *u)
 		u->write_rc = record_write(r, &t->line);
 	if (u->write_rc == 0)
 		u->write_rc =
-		    trace_append(u->trace, &t->line, t->store->signer);
+		    trace_hold(u->trace, &t->line, t->store->signer, &u->group);
 	if (u->write_rc == SP_E_NOSPC)
 		t->full_bytes = buf_len(&t->line) + CHAIN_END;
-	if (u->write_rc != 0)
-		log_error("session %s turn %llu is not recorded: %s",
-		    u->session, (unsigned long long)u->number,
-		    err_str(u->write_rc));
-	if (t->registry != NULL)
-		registry_turned(t->registry, r, u->write_rc == 0);
+	if (u->group == 0)
+		turn_filed(t, u);
 	r->assemble = NULL;
 	r->digest = NULL;
 	r->asked = (struct reqinfo){ .json = false };
@@ -538,13 +546,34 @@ turns_end_all(struct turns *t, unsigned outcome)
 	}
 }
 
+static void
+turn_flush(struct turns *t, struct turn *u)
+{
+	struct trace *f = u->trace;
+
+	if (u->group == f->group_id)
+		trace_flush(f, t->store->signer);
+	if (u->group == f->failed_id)
+		u->write_rc = f->failed_rc;
+	if (u->write_rc == SP_E_NOSPC && f->failed_bytes > t->full_bytes)
+		t->full_bytes = f->failed_bytes;
+	u->group = 0;
+	turn_filed(t, u);
+}
+
 void
 turns_sync(struct turns *t)
 {
 	struct turn *u;
 
+	TAILQ_FOREACH (u, &t->done, link)
+		if (u->group != 0)
+			turn_flush(t, u);
 	TAILQ_FOREACH (u, &t->done, link) {
-		if (u->trace == NULL || u->write_rc != 0)
+		if (u->trace == NULL)
+			continue;
+		trace_forgive(u->trace);
+		if (u->write_rc != 0)
 			continue;
 		trace_sync(u->trace); /* once for each file */
 		u->write_rc = u->trace->sync_rc;

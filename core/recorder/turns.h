@@ -39,6 +39,7 @@ struct turn {
 	bool told; /* TURN_DONE went out: it is on the list `ended` */
 	bool known; /* word of its delivery came */
 	int write_rc;
+	uint64_t group; /* its record waits to be written; 0: not */
 	struct record result;
 };
 
@@ -74,7 +75,10 @@ int turns_generation_end(struct turns *t, struct view body) must_check;
 void turns_end_all(struct turns *t, unsigned outcome);
 /* Forgets the handles: their reactor is gone. */
 void turns_forget(struct turns *t);
-/* fdatasync for what waits to be told, where trace_sync asks for it. */
+/*
+ * Writes what waits to be told, each file's records at once, with fdatasync
+ * where trace_sync asks for it.
+ */
 void turns_sync(struct turns *t);
 /*
  * Bodies of TURN_DONE and TURN_CREDIT messages, filled as far as one goes;

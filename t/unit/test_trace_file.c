@@ -2,7 +2,9 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -203,6 +205,152 @@ test_append(void)
 	trace_free(t);
 }
 
+/* n lines of at least that size, which wait: how many groups they are. */
+static uint64_t
+holds(struct trace *t, unsigned n, size_t size, int *rc)
+{
+	struct buf line = BUF_INIT(BIG);
+	uint64_t id = 0, last = 0, groups = 0;
+	unsigned i;
+
+	for (i = 1; i <= n && *rc == 0; i++) {
+		*rc = put_record(&line, i);
+		if (*rc == 0)
+			*rc =
+			    buf_printf(&line, ",\"x\":\"%0*d\"", (int)size, 0);
+		if (*rc == 0)
+			*rc = trace_hold(t, &line, &signer, &id);
+		groups += id != last;
+		last = id;
+	}
+	buf_clear(&line);
+	return groups;
+}
+
+static long long
+file_size(const char *name)
+{
+	struct buf b = slurp(name);
+	long long n = (long long)buf_len(&b);
+
+	buf_clear(&b);
+	return n;
+}
+
+static void
+test_group(void)
+{
+	struct trace *t = new_trace("g.jsonl", 0);
+	struct seal_facts f;
+	char zero[DIGEST_HEX + 1];
+	struct buf b;
+	size_t size, bad = 0;
+	int rc = 0;
+
+	chain_zero(zero);
+	tap_is_int((long long)holds(t, 3, 10, &rc), 1, "three that wait");
+	tap_ok(rc == 0 && file_size("g.jsonl") == 0, "are not there yet");
+	trace_flush(t, &signer);
+	tap_is_int(chain_lines("g.jsonl", zero), 3, "now they are");
+	trace_flush(t, &signer);
+	(void)holds(t, 2, 10, &rc);
+	(void)holds(t, 1, 40000, &rc);
+	tap_ok(rc == 0 && chain_lines("g.jsonl", zero) == 6,
+	    "a large one is written at once, with those before it");
+	tap_ok(holds(t, 100, 2000, &rc) > 1 && rc == 0 &&
+		chain_lines("g.jsonl", zero) > 60,
+	    "a group is bounded");
+	trace_flush(t, &signer);
+	tap_is_int(chain_lines("g.jsonl", zero), 106, "all are there");
+	tap_is_int(trace_seal(t, &signer, "end"), 0, "sealed");
+	b = slurp("g.seal");
+	tap_ok(seal_check(buf_view(&b), &f) == 0 && f.turns == 106 &&
+		(long long)f.bytes == file_size("g.jsonl") &&
+		strcmp(f.first_prev, zero) == 0,
+	    "the seal counts them");
+	buf_clear(&b);
+	trace_free(t);
+	/* whatever the last one that fits, and the first that does not */
+	for (size = 16000; size < 16300 && rc == 0; size++) {
+		(void)unlinkat(dir_fd, "g.jsonl", 0);
+		t = new_trace("g.jsonl", 0);
+		(void)holds(t, 5, size, &rc);
+		trace_flush(t, &signer);
+		trace_free(t);
+		bad += chain_lines("g.jsonl", zero) != 5;
+	}
+	tap_ok(rc == 0 && bad == 0, "groups that are just full");
+}
+
+static void
+limit(rlim_t bytes)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_FSIZE, &l) != 0)
+		abort();
+	l.rlim_cur = bytes == 0 ? l.rlim_max : bytes;
+	if (setrlimit(RLIMIT_FSIZE, &l) != 0)
+		abort();
+}
+
+/* No room for all of a group: none of it is there, and no torn line. */
+static void
+test_group_fails(void)
+{
+	struct trace *t = new_trace("f.jsonl", 0);
+	char zero[DIGEST_HEX + 1];
+	uint64_t failed;
+	int rc = 0, again = 0;
+
+	chain_zero(zero);
+	(void)signal(SIGXFSZ, SIG_IGN);
+	append(t, 1, 2, &rc);
+	(void)holds(t, 3, 500, &rc);
+	failed = t->group_id;
+	limit((rlim_t)t->size + 1000);
+	trace_flush(t, &signer);
+	(void)holds(t, 1, 1, &again);
+	limit(0);
+	tap_ok(rc == 0 && t->failed_id == failed &&
+		t->failed_rc == SP_E_NOSPC && t->failed_bytes > 500 &&
+		t->failed_bytes < 1000,
+	    "the group failed");
+	tap_is_int(again, SP_E_NOSPC, "and what comes behind, for now");
+	tap_is_int(chain_lines("f.jsonl", zero), 2, "none of it is there");
+	trace_forgive(t);
+	(void)holds(t, 2, 500, &rc);
+	trace_flush(t, &signer);
+	tap_ok(rc == 0 && t->failed_id == 0 &&
+		chain_lines("f.jsonl", zero) == 4,
+	    "then the chain goes on");
+	trace_free(t);
+	/* with rolls, another file takes it */
+	t = new_trace("r.jsonl", BIG);
+	append(t, 1, 2, &rc);
+	(void)holds(t, 3, 500, &rc);
+	limit((rlim_t)t->size);
+	trace_flush(t, &signer);
+	limit(0);
+	tap_ok(rc == 0 && t->failed_id != 0, "too large for any file");
+	trace_forgive(t);
+	trace_free(t);
+	t = new_trace("r.jsonl", BIG);
+	append(t, 1, 20, &rc);
+	(void)holds(t, 3, 500, &rc);
+	limit((rlim_t)t->size);
+	trace_flush(t, &signer);
+	limit(0);
+	tap_ok(rc == 0 && t->failed_id == 0, "too large for the first");
+	t->roll_bytes = t->size + 1000;
+	(void)holds(t, 5, 500, &rc);
+	trace_flush(t, &signer);
+	tap_ok(rc == 0 && t->failed_id == 0 && file_size("r.jsonl") > 0 &&
+		file_size("r.jsonl") <= (long long)t->roll_bytes,
+	    "and rolled by size");
+	trace_free(t);
+}
+
 /* The last line cut at every byte: what is whole stays, the rest is aside. */
 static void
 test_torn(void)
@@ -277,6 +425,10 @@ test_no_memory(void)
 		if (t != NULL)
 			append(t, 1, 2, &rc);
 		if (rc == 0)
+			(void)holds(t, 2, 10, &rc);
+		if (rc == 0)
+			trace_flush(t, &signer);
+		if (rc == 0)
 			rc = trace_seal(t, &signer, "end");
 		mem_fail_after(0, 0);
 		trace_free(t);
@@ -315,7 +467,10 @@ static void
 clean_up(void)
 {
 	static const char *const files[] = { "a.jsonl", "a.seal", "t.jsonl",
-		"t.jsonl.torn", "l.jsonl", "m.jsonl", "m.seal", "recorder.key",
+		"t.jsonl.torn", "l.jsonl", "m.jsonl", "m.seal", "g.jsonl",
+		"g.seal", "f.jsonl", "r.jsonl", "r.jsonl.1", "r.jsonl.1.seal",
+		"r.jsonl.2", "r.jsonl.2.seal", "r.jsonl.3", "r.jsonl.3.seal",
+		"r.jsonl.4", "r.jsonl.4.seal", "recorder.key",
 		"sallyport.pub" };
 	size_t i;
 
@@ -349,6 +504,8 @@ main(void)
 	test_chain();
 	test_sum();
 	test_append();
+	test_group();
+	test_group_fails();
 	test_torn();
 	test_long_lines();
 	test_no_memory();
