@@ -128,8 +128,8 @@ jsplice_apply(const struct jsplice *e, struct view text, struct buf *out)
 }
 
 void
-jsplice_object_begin(
-    struct jsplice_object *o, struct jsplice *edits, const struct jscan *s)
+jsplice_object_begin(struct jsplice_object *o, struct jsplice *edits,
+    const struct jscan *s)
 {
 	*o = (struct jsplice_object){ .edits = edits, .open = s->pos };
 }
@@ -173,8 +173,8 @@ jsplice_object_member(struct jsplice_object *o, const struct jscan_span *key,
 }
 
 int
-jsplice_object_end(
-    struct jsplice_object *o, const struct jscan *s, struct view put)
+jsplice_object_end(struct jsplice_object *o, const struct jscan *s,
+    struct view put)
 {
 	int rc;
 

@@ -37,11 +37,11 @@ struct jsplice {
 void jsplice_init(struct jsplice *e, size_t max);
 void jsplice_clear(struct jsplice *e);
 void jsplice_reset(struct jsplice *e);
-int jsplice_add(
-    struct jsplice *e, size_t at, size_t drop, struct view put) must_check;
+int jsplice_add(struct jsplice *e, size_t at, size_t drop,
+    struct view put) must_check;
 /* text with the edits applied, appended to out. */
-int jsplice_apply(
-    const struct jsplice *e, struct view text, struct buf *out) must_check;
+int jsplice_apply(const struct jsplice *e, struct view text,
+    struct buf *out) must_check;
 
 /*
  * Collects removals and one insertion in one object while it is scanned, and
@@ -66,8 +66,8 @@ struct jsplice_object {
 	bool kept_any;
 	bool in_run;
 };
-void jsplice_object_begin(
-    struct jsplice_object *o, struct jsplice *edits, const struct jscan *s);
+void jsplice_object_begin(struct jsplice_object *o, struct jsplice *edits,
+    const struct jscan *s);
 int jsplice_object_member(struct jsplice_object *o,
     const struct jscan_span *key, const struct jscan_span *val,
     bool gone) must_check;

@@ -76,8 +76,8 @@ peer_push_string(struct peer *p, char type, const struct jscan *s,
 }
 
 static void
-peer_push_number(
-    struct peer *p, const struct jscan *s, const struct jscan_span *span)
+peer_push_number(struct peer *p, const struct jscan *s,
+    const struct jscan_span *span)
 {
 	struct view v = jscan_raw(s, span);
 	struct peer_item *it = peer_push(p, 'n');

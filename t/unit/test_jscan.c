@@ -338,8 +338,8 @@ expect_pair(unsigned a, unsigned b, char *out, size_t *n)
 	     low_b = b >= 0xdc00 && b < 0xe000;
 
 	if (high_a && low_b) {
-		*n = utf8_encode(
-		    0x10000 + ((a & 0x3ff) << 10 | (b & 0x3ff)), out);
+		*n = utf8_encode(0x10000 + ((a & 0x3ff) << 10 | (b & 0x3ff)),
+		    out);
 		return 0;
 	}
 	*n = utf8_encode(high_a || low_a ? 0xfffd : a, out);
@@ -503,16 +503,16 @@ test_numbers(void)
 		    "integer %s", ints[i].text);
 	}
 	jscan_init(&s, VIEW("1e999"), 0);
-	tap_ok(
-	    jscan_skip(&s, &v) == 0 && jscan_double(&s, &v, &d) == SP_E_RANGE,
+	tap_ok(jscan_skip(&s, &v) == 0 &&
+		jscan_double(&s, &v, &d) == SP_E_RANGE,
 	    "1e999 is too large");
 	jscan_init(&s, VIEW("null"), 0);
-	tap_ok(
-	    jscan_skip(&s, &v) == 0 && jscan_double(&s, &v, &d) == SP_E_SYNTAX,
+	tap_ok(jscan_skip(&s, &v) == 0 &&
+		jscan_double(&s, &v, &d) == SP_E_SYNTAX,
 	    "null is no number");
 	jscan_init(&s, VIEW("1e-999"), 0);
-	tap_ok(
-	    jscan_skip(&s, &v) == 0 && jscan_double(&s, &v, &d) == 0 && d == 0,
+	tap_ok(jscan_skip(&s, &v) == 0 && jscan_double(&s, &v, &d) == 0 &&
+		d == 0,
 	    "1e-999 is zero");
 }
 

@@ -77,8 +77,8 @@ edit_object(struct jsplice *e, struct view text, unsigned mask, const char *put)
 	while ((rc = jscan_member(&s, &key)) == 1) {
 		rc = jscan_skip(&s, &val);
 		if (rc == 0)
-			rc = jsplice_object_member(
-			    &o, &key, &val, (mask >> i++ & 1) == 0);
+			rc = jsplice_object_member(&o, &key, &val,
+			    (mask >> i++ & 1) == 0);
 		if (rc != 0)
 			return rc;
 	}
@@ -192,12 +192,12 @@ test_edits(void)
 	tap_is_int(jsplice_add(&e, 6, 0, VIEW("i")), SP_E_ARG, "insert inside");
 	tap_is_int(jsplice_add(&e, 5, 1, VIEW_NONE), SP_E_ARG, "same place");
 	tap_is_int(jsplice_add(&e, 0, 11, VIEW_NONE), SP_E_ARG, "around all");
-	tap_is_int(
-	    jsplice_add(&e, SIZE_MAX, 1, VIEW_NONE), SP_E_ARG, "no such place");
+	tap_is_int(jsplice_add(&e, SIZE_MAX, 1, VIEW_NONE), SP_E_ARG,
+	    "no such place");
 	tap_is_int(jsplice_add(&e, 6, 0, VIEW_NONE), 0, "nothing is no edit");
 	tap_is_int(jsplice_add(&e, 0, 1, VIEW_NONE), 0, "remove the first");
-	tap_is_int(
-	    jsplice_add(&e, 9, 1, VIEW_NONE), SP_E_LIMIT, "one too many");
+	tap_is_int(jsplice_add(&e, 9, 1, VIEW_NONE), SP_E_LIMIT,
+	    "one too many");
 	buf_reset(&out, 64);
 	tap_is_int(jsplice_apply(&e, text, &out), 0, "apply");
 	tap_is_mem(buf_view(&out).p, buf_len(&out), "1234<>X789end", 13,
