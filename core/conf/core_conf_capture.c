@@ -153,6 +153,11 @@ check_trace(struct conf_parse *p, struct view path, size_t slash)
 	at = view_find(path, '$');
 	if (at == path.n)
 		return 0;
+	if (view_starts(view_from(path, at), VIEW("${session}")))
+		return conf_error(p,
+		    "bad variable in trace \"%.*s\"; write $session, without "
+		    "braces",
+		    VIEW_ARG(path));
 	rest = view_from(path, at + var.n);
 	if (at < slash || !view_starts(view_from(path, at), var) ||
 	    view_find(rest, '$') < rest.n)

@@ -122,6 +122,10 @@ read_word(struct lexer *lx, struct lexer_token *t)
 			    "\\n or \\r in a value; expected a value of one "
 			    "line (\\\\ is a backslash)");
 	}
+	if (i > from && i < lx->text.n && p[i] == '{' && p[i - 1] == '$')
+		return fail(lx, t,
+		    "\"${\" in a value: variables stand without braces; write "
+		    "$session");
 	t->raw = view_of(p + from, i - from);
 	lx->pos = i;
 	t->type = LEXER_WORD;
