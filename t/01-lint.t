@@ -82,6 +82,16 @@ def cppcheck():
     run("cppcheck", argv, ["core", "modules", "contrib"])
 
 
+def helps():
+    """Who asks for help gets words, and nothing is done."""
+    for path in ("contrib/quickstart", "contrib/install-packages"):
+        r = subprocess.run([os.path.join(ROOT, path), "--help"], text=True,
+                           capture_output=True)
+        tap.ok(r.returncode == 0 and r.stdout.startswith("usage: " + path) and
+               len(r.stdout.splitlines()) < 10, f"{path} --help",
+               r.stdout + r.stderr)
+
+
 def python():
     problems = []
     for path in SCRIPTS["python"]:
@@ -133,6 +143,7 @@ def can_fail():
 
 sort_scripts()
 can_fail()
+helps()
 clang_format()
 cppcheck()
 run("shellcheck", ["shellcheck", "-x", "-e", "SC2317"], SCRIPTS["sh"])
