@@ -226,12 +226,12 @@ ctl_trace(int argc, char **argv)
 	if (!parse_options(argc, argv, &o))
 		return usage();
 	rc = find_trace(&o, &path);
-	if (rc == 0 && is_directory(buf_view(&path).p)) {
+	if (rc == 0 && is_directory(path.mem + path.off)) {
 		buf_clear(&path);
 		return EXIT_USAGE;
 	}
 	if (rc == 0) {
-		resolve(buf_view(&path).p, real);
+		resolve(path.mem + path.off, real);
 		rc = open_dir(real, &dir, &name);
 	}
 	if (rc == 0)
