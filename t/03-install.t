@@ -16,6 +16,9 @@ import tap  # noqa: E402
 PROGRAMS = ["sbin/sallyport", "bin/sallyportctl",
             "libexec/sallyport/sallyport-reactor",
             "libexec/sallyport/sallyport-recorder"]
+EXAMPLES = ["share/doc/sallyport/examples/" + x for x in (
+    "minimal.conf", "sallyport.conf", "sallyport.service",
+    "sallyport.socket")] + ["share/sallyport/verify_trace.py"]
 PAGES = ["share/man/man8/sallyport.8", "share/man/man5/sallyport.conf.5",
          "share/man/man1/sallyportctl.1"]
 
@@ -60,16 +63,22 @@ with tempfile.TemporaryDirectory(prefix="sp-") as d:
                f"{path} is there")
         if there and gate.VARIANT == "release":
             tap.none(hardened(full), f"{path} is hardened")
-    for path in PAGES:
+    for path in PAGES + EXAMPLES:
         full = os.path.join(top, path)
         tap.ok(os.path.exists(full), f"{path} is there")
     found = [os.path.relpath(os.path.join(a, f), top)
              for a, _, files in os.walk(d) for f in files]
     known = re.compile(r"sbin/|bin/|libexec/sallyport/|share/man/"
-                       r"|share/doc/sallyport/|etc/sallyport/"
+                       r"|share/doc/sallyport/|share/sallyport/|etc/sallyport/"
                        r"|lib/systemd/|\.\./\.\./etc/sallyport/")
     tap.none([f for f in found if not known.match(f)],
              "nothing else is put anywhere")
+    for path in PAGES + EXAMPLES[:3]:
+        with open(os.path.join(top, path), encoding="utf-8") as f:
+            text = f.read()
+        tap.none(re.findall(r"(?<!/usr/local)(?:/etc/sallyport/|/var/lib/"
+                            r"|/usr/share/).*", text),
+                 f"{path} names the paths that were configured")
     gate.BUILD = os.path.join(top, "sbin")
     # the roles stand where they were configured to: beside it for this
     for role in ("sallyport-reactor", "sallyport-recorder"):

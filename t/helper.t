@@ -171,6 +171,14 @@ def test_command_line():
     r = run("-M")
     tap.ok(r.returncode == 0 and "llm_intercept" in r.stdout and
            "TURN_OPEN" in r.stdout, "-M lists modules and messages")
+    r = run("--version")
+    tap.ok(r.returncode == 0 and "compiler: " in r.stdout, "--version")
+    r = run("--help")
+    tap.ok(r.returncode == 0 and "usage:" in r.stdout, "--help")
+    r = run()
+    tap.ok(r.returncode == 1 and "-c FILE" in r.stderr and
+           "examples/minimal.conf" in r.stderr and "proxy URL" in r.stderr,
+           "without any configuration it says what to do", r.stderr)
     r = run("-h")
     tap.ok(r.returncode == 0 and "usage:" in r.stdout, "-h")
     for args, word in ((["-x"], "usage"), (["-s", "halt"], "expected stop"),
@@ -231,8 +239,9 @@ def test_secret_files():
 
     check("a secret from a file", None)
     check("one that others can write", "can be written", mode=0o622)
-    check("an empty one", "no use as a secret", content="")
-    check("one with control bytes", "no use as a secret", content="a\x01b")
+    check("an empty one", "is empty", content="")
+    check("one with control bytes", "control bytes", content="a\x01b")
+    check("one of two words", "has spaces", content="a b")
     check("a huge one", "too long", content="x" * 20000)
     os.unlink(key)
     os.mkfifo(key)
@@ -284,8 +293,20 @@ def test_proxy_flags():
         r = run("proxy", *args)
         tap.ok(r.returncode == 2 and word in r.stderr,
                f"proxy: refuses {' '.join(args) or 'nothing'}", r.stderr)
-    r = run("-t", "proxy", "ftp://x")
-    tap.eq(r.returncode, 1, "proxy: a URL that is none")
+    r = run("-T", "proxy", url, "--host", "0.0.0.0")
+    tap.ok(r.returncode == 0 and "listen 0.0.0.0:7000" in r.stdout and
+           "status" not in r.stdout and "/healthz" in r.stdout,
+           "proxy: no /status for others than this host", r.stderr)
+    for args, word in ((["ftp://x"], "proxy: URL: "),
+                       ([url, "--host", "nohost"], "proxy: --host and --p")):
+        r = run("-t", "proxy", *args)
+        tap.ok(r.returncode == 1 and word in r.stderr and
+               "proxy:" in r.stderr and "proxy:2" not in r.stderr,
+               f"proxy: {args} is named by its argument", r.stderr)
+    r = run("-t", "proxy", url, env={"UPSTREAM_API_KEY": "a b"})
+    tap.ok(r.returncode == 1 and "has spaces" in r.stderr and
+           "UPSTREAM_API_KEY" in r.stderr, "proxy: a key that is none",
+           r.stderr)
     tap.ok(run("proxy", "--help").stdout.startswith("usage:"),
            "proxy: --help")
 
@@ -354,6 +375,18 @@ def test_life():
     d.p.send_signal(signal.SIGHUP)
     tap.ok(d.until(r"is reloaded"), "a good one is taken again")
     tap.eq(d.tell("record 5"), "ok", "the roles reach each other again")
+    r = run("-c", path, "-s", "reload")
+    tap.eq((r.returncode, r.stderr), (0, ""), "-s reload waits")
+    for bad, why in (("user nobody;", "change of user needs a restart"),
+                     ("# fake_refuse", "refuses the configuration: told to")):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(good + bad + "\n")
+        r = run("-c", path, "-s", "reload", env={"TEST_KEY": KEY})
+        tap.ok(r.returncode == 1 and why in r.stderr and
+               "nothing has changed" in r.stderr,
+               f"-s reload: {bad} is refused", r.stderr)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(good)
     r = run("-c", path, "-s", "drain")
     tap.eq(r.returncode, 0, "-s drain")
     tap.eq(d.wait(), 0, "ends with status 0")
@@ -446,6 +479,11 @@ def test_failures():
     tap.eq(d.wait(), 1, "a reactor that cannot start ends it")
     tap.ok('reactor cannot start: told to "fail"' in d.text,
            "and why is told", d.text)
+    tap.ok("reactor died" not in d.text and "reactor ended" not in d.text,
+           "which is no crash", d.text)
+    r = run("-t", "-c", path, env={"TEST_KEY": KEY})
+    tap.ok(r.returncode == 1 and r.stderr.startswith('told to "fail"\n'),
+           "-t: what a reactor finds is found without a start", r.stderr)
     path, _ = conf(upstream="fake_die_recorder")
     d = Daemon("-c", path)
     tap.eq(d.wait(), 1, "a recorder that dies at first, too")
@@ -506,11 +544,15 @@ def test_logs():
 
 
 def test_proxy_runs():
+    busy = socket.create_server(("127.0.0.1", 0))
+    taken = busy.getsockname()[1]
     cwd = os.path.join(TMP, "cwd")
     os.mkdir(cwd)
     d = Daemon("proxy", "http://127.0.0.1:9/v1", "--port", "0", cwd=cwd,
                env={"OPENCODE_UPSTREAM_API_KEY": KEY})
     tap.ok(d.port(), "proxy: serves", d.text)
+    tap.ok(d.until(f"base URL http://127.0.0.1:{d.at}/v1, trace {cwd}/"
+                   "proxy_trace.jsonl"), "proxy: says where, and the trace")
     i = d.info()
     tap.eq((i["proxy"] != "0", i["secret"]), (True, KEY),
            "proxy: the flag, and the key from the environment")
@@ -520,6 +562,18 @@ def test_proxy_runs():
                    "--trace", "other.jsonl", cwd=cwd)
     tap.ok(other.port(), "proxy: another trace, another proxy", other.text)
     tap.eq(other.stop(), 0, "proxy: stops")
+    tap.eq(d.stop(), 0, "proxy: stops")
+    r = run("proxy", "http://127.0.0.1:9/v1", "--port", str(taken),
+            "--trace", "failed.jsonl", cwd=cwd)
+    tap.ok(r.returncode == 1 and "in use" in r.stderr and
+           "--host and --port" in r.stderr and
+           not [x for x in os.listdir(cwd) if "failed" in x],
+           "proxy: a failed start leaves nothing behind",
+           f"{r.stderr} {os.listdir(cwd)}")
+    d = Daemon("proxy", "http://127.0.0.1:9/v1", "--port", "0", "--host",
+               "0.0.0.0", "--trace", "all.jsonl", cwd=cwd)
+    tap.ok(d.until("no /status"), "proxy: every address, and what is left out",
+           d.text)
     tap.eq(d.stop(), 0, "proxy: stops")
     link = os.path.join(cwd, "proxy_trace.jsonl")
     if IS_ROOT:

@@ -55,7 +55,7 @@ class Daemon(gate.Gate):
     def write(self, text, main=None):
         main = self.main if main is None else main
         with open(self.conf, "w", encoding="utf-8") as f:
-            f.write(f"state_dir {self.state};\ncontrol {self.control};\n"
+            f.write(f"state_dir {self.state};\n"
                     f"error_log stderr info;\n{main}\n{text}\n")
 
     def said(self, pattern, count=1):
@@ -220,16 +220,6 @@ def test_refused():
             said = d.refused(good, main=line)
             tap.ok(f"change of {name} needs a restart" in said,
                    f"{name} is refused by name", said)
-        d.write(good)
-        with open(d.conf, encoding="utf-8") as f:
-            text = f.read()
-        with open(d.conf, "w", encoding="utf-8") as f:
-            f.write(text.replace(f"control {d.control}", "control off"))
-        n = len(re.findall("nothing has changed", d.log()))
-        d.p.send_signal(signal.SIGHUP)
-        d.said("nothing has changed", n + 1)
-        tap.ok("change of control needs a restart" in d.log(),
-               "control is refused by name")
         said = d.refused(good, main="access_log /nowhere/log;")
         tap.ok("/nowhere/log" in said, "a log that cannot be opened", said)
         said = d.refused(conf(u.url, up="api_key file:/nowhere/key;"))
@@ -251,6 +241,33 @@ def test_refused():
         d.reload(good)
         u.play(ANSWER)
         tap.eq(d.post(CALL).status, 200, "a good one is taken after all")
+
+
+def test_stop():
+    """What the log says of a stop: no alarm, and no untruth."""
+    u = upstream.Raw()
+    with Daemon(conf(u.url)) as d:
+        u.play(ANSWER)
+        d.post(CALL)
+        d.stop()
+        tap.ok(" warn " not in d.log() and " error " not in d.log() and
+               "drained: no call" in d.log(), "a clean stop is quiet", d.log())
+    go = threading.Event()
+    with Daemon(conf(u.url), main="drain_timeout 1ms;") as d:
+        chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1,
+                 "model": "m", "choices": [{"index": 0, "delta": {
+                     "content": "one"}, "finish_reason": None}]}
+        u.play(upstream.sse(upstream.events(chunk),
+                            lambda: go.wait(gate.PATIENCE)))
+        r = gate.Reply(d.connect(), gate.request({**CALL, "stream": True}),
+                       read=False)
+        r.head()
+        r.chunk()
+        d.stop()
+        go.set()
+        tap.ok("drained: no call" not in d.log() and
+               "drain_timeout is over" in d.log(),
+               "a cut is not called drained", d.log())
 
 
 def test_listeners():
@@ -337,11 +354,36 @@ def test_certificates():
             s = dial(one, "one")
             health = gate.request(None, "/health", close=False)
             tap.eq(gate.Reply(s, health).status, 200, "TLS")
+            os.chmod(live[0], 0o644)
             with open(live[1], "w", encoding="utf-8") as f:
                 f.write("no key at all")
             said = d.refused(text)
-            tap.ok("private key" in said,
-                   "a broken key is refused by the reactor", said)
+            blame = re.search(r"sallyport\.conf:(\d+): certificate_key "
+                              + f"file:{live[1]}: private key", said)
+            with open(d.conf, encoding="utf-8") as f:
+                lines = f.read().split("\n")
+            tap.ok(blame and "certificate_key" in
+                   lines[int(blame.group(1)) - 1],
+                   "a broken key is refused, with its line and file", said)
+            tap.ok("can be read by everyone" not in d.log(),
+                   "a certificate that everyone can read is as usual")
+            r = subprocess.run([gate.program("sallyport"), "-t", "-c", d.conf],
+                               text=True, capture_output=True, check=False)
+            tap.ok(r.returncode == 1 and "certificate_key file:" in r.stderr,
+                   "-t finds it as well", r.stderr)
+            shutil.copy(two[1], live[1])
+            r = subprocess.run([gate.program("sallyport"), "-s", "reload",
+                                "-c", d.conf], text=True, capture_output=True,
+                               check=False)
+            tap.ok(r.returncode == 1 and "does not fit" in r.stderr and
+                   re.search(r"sallyport\.conf:\d+: certificate_key",
+                             r.stderr),
+                   "-s reload waits, and says why it was refused", r.stderr)
+            plain = gate.Reply(d.connect(), health, read=False)
+            plain.more()
+            gate.until(lambda: "plain HTTP on a TLS port?" in d.log(),
+                       "a word on plain HTTP")
+            tap.ok(True, "plain HTTP at a TLS port is told of")
             for src, dst in zip(two, live):
                 shutil.copy(src, dst)
             d.reload(text)
@@ -682,7 +724,8 @@ def test_death():
         tap.eq(d.post(CALL).status, 200, "a reload while one is down")
 
 
-for test in (test_under_load, test_old_stream, test_refused, test_listeners,
+for test in (test_under_load, test_old_stream, test_refused, test_stop,
+             test_listeners,
              test_secrets, test_certificates, test_ca, test_pools, test_traces,
              test_leaks, test_logs, test_manager, test_activation, test_pid1,
              test_death):

@@ -141,7 +141,6 @@ def conf(upstream, more="", listen="listen 127.0.0.1:0;"):
 state_dir {TMP}/state;
 error_log stderr notice;
 access_log {TMP}/access.log;
-control off;
 {more}
 upstream model {{ server http://127.0.0.1:{upstream}/v1; }}
 capture all {{ level logprobs; }}

@@ -24,6 +24,8 @@ struct conf_secret {
 	struct view value; /* p NULL until it arrived */
 	unsigned roles; /* conf_secret_role bits: who needs it */
 	bool pem; /* PEM text; else one word of visible ASCII */
+	bool open; /* anybody may know it: a certificate */
+	const char *directive; /* that named it */
 	size_t min_bytes; /* least length of the value */
 	const char *file; /* where it was named, for messages */
 	unsigned line;
@@ -171,7 +173,6 @@ struct conf_main {
 	struct view error_log; /* stderr | syslog | absolute path */
 	unsigned error_level; /* enum log_level */
 	struct view access_log; /* absolute path, "stderr", or "off" */
-	struct view control; /* unix socket path, or "off" */
 	struct conf_list resolver; /* "system" or addresses */
 	struct view pid_file; /* empty none */
 	uint64_t connections; /* most client connections at once */
@@ -221,13 +222,22 @@ int conf_expand_text(const char *name, struct view text, struct view extra,
  */
 struct conf_defaults {
 	const char *state_dir; /* XDG for an ordinary user */
-	const char *control;
 	const char *run_dir;
 	const char *conf_dir; /* relative paths of text without a file */
 };
 int conf_parse(struct view expanded, const struct conf_defaults *defaults,
     struct conf **out, struct buf *err) must_check;
 void conf_free(struct conf *c);
+
+/* What is wrong with a value, before it is put in. */
+enum conf_secret_fault {
+	CONF_SECRET_GOOD,
+	CONF_SECRET_EMPTY,
+	CONF_SECRET_BYTES, /* control bytes, spaces, others than ASCII */
+	CONF_SECRET_SHORT, /* less than min_bytes */
+};
+enum conf_secret_fault conf_secret_fault(const struct conf_secret *s,
+    struct view value);
 
 /* The value is copied; cleared by conf_free().  0; SP_E_NOTFOUND; SP_E_NOMEM;
  * SP_E_SYNTAX: the value is no use as a secret (empty, NUL or control bytes
@@ -238,7 +248,7 @@ int conf_secret_set(struct conf *c, unsigned id, struct view value) must_check;
 int conf_dump(const struct conf *c, struct buf *out) must_check;
 /*
  * Names of the main block's directives that differ and whose change needs a
- * restart, appended as "user, control"; nothing when a reload may do.
+ * restart, appended as "user, resolver"; nothing when a reload may do.
  */
 int conf_restart_changes(const struct conf *was, const struct conf *is,
     struct buf *out) must_check;

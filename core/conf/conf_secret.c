@@ -55,7 +55,9 @@ conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
 		return p->nomem ? SP_E_NOMEM : SP_E_CONF;
 	c->secrets = grown;
 	s->id = (unsigned)c->secrets_n;
+	s->directive = row->name;
 	s->pem = (row->flags & CONF_PEM) != 0;
+	s->open = (row->flags & CONF_OPEN) != 0;
 	s->min_bytes = row->min;
 	s->roles = CONF_TO_REACTOR;
 	s->file = p->node->file->name;
@@ -92,6 +94,32 @@ conf_secret_clear(struct conf_secret *s)
 	s->value = VIEW_NONE;
 }
 
+/* A line end that an editor leaves behind is no part of a word. */
+static struct view
+secret_trim(const struct conf_secret *s, struct view v)
+{
+	if (!s->pem && v.n > 0 && v.p[v.n - 1] == '\n')
+		v.n--;
+	if (!s->pem && v.n > 0 && v.p[v.n - 1] == '\r')
+		v.n--;
+	return v;
+}
+
+enum conf_secret_fault
+conf_secret_fault(const struct conf_secret *s, struct view value)
+{
+	value = secret_trim(s, value);
+	if (value.n == 0)
+		return CONF_SECRET_EMPTY;
+	if (s->pem)
+		return memchr(value.p, '\0', value.n) != NULL
+		    ? CONF_SECRET_BYTES
+		    : CONF_SECRET_GOOD;
+	if (!is_word(value))
+		return CONF_SECRET_BYTES;
+	return value.n < s->min_bytes ? CONF_SECRET_SHORT : CONF_SECRET_GOOD;
+}
+
 int
 conf_secret_set(struct conf *c, unsigned id, struct view value)
 {
@@ -101,14 +129,9 @@ conf_secret_set(struct conf *c, unsigned id, struct view value)
 	if (id >= c->secrets_n)
 		return SP_E_NOTFOUND;
 	s = c->secrets[id];
-	if (!s->pem && value.n > 0 && value.p[value.n - 1] == '\n')
-		value.n--;
-	if (!s->pem && value.n > 0 && value.p[value.n - 1] == '\r')
-		value.n--;
-	if (value.n == 0 || value.n < s->min_bytes ||
-	    memchr(value.p, '\0', value.n) != NULL ||
-	    (!s->pem && !is_word(value)))
+	if (conf_secret_fault(s, value) != CONF_SECRET_GOOD)
 		return SP_E_SYNTAX;
+	value = secret_trim(s, value);
 	copy = mem_strndup(value.p, value.n);
 	if (copy == NULL)
 		return SP_E_NOMEM;

@@ -169,7 +169,6 @@ dump_resolver(const struct conf_directive *row, const void *base,
 	return rc == 0 ? buf_add_str(out, ";\n") : rc;
 }
 
-static const char *const only_off[] = { "off", NULL };
 static const char *const log_words[] = { "off", "stderr", NULL };
 
 #define MIB ((uint64_t)1 << 20)
@@ -230,19 +229,6 @@ const struct conf_directive core_conf_main[] = {
 	    .def = "off",
 	    .args = "PATH | stderr | off",
 	    .doc = "Where each request is logged, as one line of JSON." },
-	{ .name = "control",
-	    .scopes = CONF_MAIN,
-	    .type = CONF_CUSTOM,
-	    .flags = CONF_RESTART,
-	    .offset = MAIN(control),
-	    .args_min = 1,
-	    .args_max = 1,
-	    .choices = only_off,
-	    .parse = parse_path_or,
-	    .dump = dump_path_or,
-	    .args = "PATH | off",
-	    .doc = "The control socket's path.\nNothing listens there yet.",
-	    .def_doc = "/run/sallyport.sock; for an ordinary user after XDG" },
 	{ .name = "resolver",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_CUSTOM,
@@ -349,9 +335,6 @@ core_conf_main_finish(struct conf_parse *p)
 	while (rc == 0 && m->state_dir.n > 1 &&
 	    m->state_dir.p[m->state_dir.n - 1] == '/')
 		m->state_dir.n--;
-	if (rc == 0)
-		rc = default_path(p, d->control, SP_RUNDIR "/sallyport.sock",
-		    &m->control);
 	return rc;
 }
 

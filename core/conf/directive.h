@@ -44,6 +44,7 @@ enum conf_row_flags {
 	CONF_REQUIRED = 1 << 2, /* the block is an error without it */
 	CONF_RESTART = 1 << 3, /* a change needs a restart, not a reload */
 	CONF_PEM = 1 << 4, /* CONF_SECRET: PEM text, not one word */
+	CONF_OPEN = 1 << 5, /* CONF_SECRET: anybody may know it */
 };
 
 struct conf_list {

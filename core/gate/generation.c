@@ -7,15 +7,32 @@
 #include "gate/gate_priv.h"
 #include "net/tls.h"
 
-enum { GENERATION_BODY_WINDOW = 256 * 1024 };
+enum { GENERATION_BODY_WINDOW = 256 * 1024, GENERATION_WHY_MAX = 1024 };
 
 /* ---- doors ---------------------------------------------------------------- */
+
+/* What it says is about one of both files: its line and name before it. */
+static int
+generation_blame(const struct conf_server *s, struct view why, struct buf *err)
+{
+	static const struct view said = { "certificate: ", 13 };
+	const struct conf_secret *c = view_starts(why, VIEW("private key"))
+	    ? s->certificate_key
+	    : s->certificate;
+
+	if (view_starts(why, said))
+		why = view_from(why, said.n);
+	return buf_printf(err, "%s:%u: %s %s:%.*s: %.*s", c->file, c->line,
+	    c->directive, c->from_env ? "env" : "file", VIEW_ARG(c->name),
+	    VIEW_ARG(why));
+}
 
 static int
 generation_tls_server(const struct conf_server *s, struct tls_ctx **out,
     struct buf *err)
 {
 	static const struct view alpn[] = { { "h2", 2 }, { "http/1.1", 8 } };
+	struct buf why = BUF_INIT(GENERATION_WHY_MAX);
 	int rc;
 
 	if (s->certificate == NULL || s->certificate->value.p == NULL ||
@@ -26,12 +43,12 @@ generation_tls_server(const struct conf_server *s, struct tls_ctx **out,
 		    s->pos.file, s->pos.line);
 		return rc == SP_OK ? SP_E_CONF : rc;
 	}
-	rc = buf_printf(err, "%s:%u: ", s->pos.file, s->pos.line);
-	if (rc == SP_OK)
-		rc = tls_server_new(s->certificate->value,
-		    s->certificate_key->value, alpn, 2, out, err);
-	if (rc == SP_OK)
-		buf_reset(err, SIZE_MAX);
+	rc = tls_server_new(s->certificate->value, s->certificate_key->value,
+	    alpn, 2, out, &why);
+	if (rc != SP_OK && buf_len(&why) > 0 &&
+	    generation_blame(s, buf_view(&why), err) != SP_OK)
+		rc = SP_E_NOMEM;
+	buf_clear(&why);
 	return rc;
 }
 

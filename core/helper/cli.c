@@ -112,11 +112,17 @@ cli_proxy(struct cli *cli, int argc, char **argv, bool privileged)
 int
 cli_parse(struct cli *cli, int argc, char **argv, bool privileged)
 {
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
 	int opt, rc = SP_OK;
 
 	memset(cli, 0, sizeof(*cli));
 	/* "+": what follows `proxy` is proxy's */
-	while (rc == SP_OK && (opt = getopt(argc, argv, "+c:g:hMs:TtV")) != -1)
+	while (rc == SP_OK &&
+	    (opt = getopt_long(argc, argv, "+c:g:hMs:TtV", longs, NULL)) != -1)
 		rc = cli_option(cli, opt);
 	if (rc != SP_OK || optind >= argc)
 		return rc;

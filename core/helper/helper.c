@@ -14,9 +14,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/activate.h"
+#include "helper/check.h"
 #include "helper/cli.h"
+#include "helper/complain.h"
 #include "helper/ids.h"
 #include "helper/load.h"
+#include "helper/outcome.h"
 #include "helper/reload.h"
 #include "helper/rolerun.h"
 #include "helper/secrets.h"
@@ -91,24 +94,6 @@ helper_log(const struct conf *conf, const struct site *site)
 		log_set_fd(site->error_fd);
 }
 
-/*
- * The name that the user gave for the trace, when the file itself stands in
- * the recorder's folder.  Safe: symlink(2) never follows and never replaces.
- */
-static void
-helper_link_trace(const struct proxycmd *p)
-{
-	struct stat st;
-
-	if (strcmp(p->trace, p->trace_real) == 0)
-		return;
-	if (symlink(p->trace_real, p->trace) == 0 ||
-	    (lstat(p->trace, &st) == 0 && S_ISLNK(st.st_mode)))
-		return;
-	log_notice("the trace is %s, as %s is there already", p->trace_real,
-	    p->trace);
-}
-
 static void
 helper_notice_files(const struct conf *conf)
 {
@@ -123,14 +108,12 @@ helper_notice_files(const struct conf *conf)
 }
 
 static int
-helper_serve(struct rolerun_world *w, struct reload *r, const struct cli *cli)
+helper_serve(struct rolerun_world *w, struct reload *r)
 {
 	const struct conf *conf = r->now.load.conf;
 
 	ids_notice(w->ids, conf);
 	helper_notice_files(conf);
-	if (cli->is_proxy)
-		helper_link_trace(&cli->proxy);
 	r->last = 1;
 	w->now = (struct rolerun_generation){
 		.number = r->last,
@@ -145,7 +128,7 @@ helper_serve(struct rolerun_world *w, struct reload *r, const struct cli *cli)
 
 /* l is taken. */
 static int
-helper_run(struct load *l, const struct load_source *src, const struct cli *cli)
+helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 {
 	struct rolerun_world w;
 	struct reload r;
@@ -162,6 +145,8 @@ helper_run(struct load *l, const struct load_source *src, const struct cli *cli)
 	r.now.load = *l;
 	r.now.conf_fd = r.next.conf_fd = -1;
 	memset(l, 0, sizeof(*l));
+	if (cli->is_proxy)
+		proxycmd_begin(&cli->proxy);
 	rc = rolerun_find(&w);
 	if (rc == SP_OK)
 		rc = ids_resolve(&ids, r.now.load.conf);
@@ -175,36 +160,37 @@ helper_run(struct load *l, const struct load_source *src, const struct cli *cli)
 		w.site = &site;
 		if (ids.change)
 			w.flags |= ROLE_CONFINE;
-		if (cli->is_proxy)
+		if (cli->is_proxy) {
 			w.flags |= ROLE_PROXY;
-		status = helper_serve(&w, &r, cli);
+			w.proxy = &cli->proxy;
+		}
+		status = helper_serve(&w, &r);
 	}
 	log_set_fd(STDERR_FILENO);
 	reload_drop(&r);
 	site_clear(&site);
 	reload_state_clear(&r.now);
 	mem_free(w.dir);
+	if (status != 0 && cli->is_proxy)
+		proxycmd_failed(&cli->proxy);
 	return status;
 }
 
-/* -t: everything that can be known without starting. */
+/* l is taken. */
 static int
-helper_check(const struct load *l)
+helper_check(struct load *l)
 {
-	struct secrets secrets;
-	struct cas cas;
-	struct ids ids;
-	int rc, worst;
+	struct reload_state st = { .conf_fd = -1 };
+	char *path;
+	int worst;
 
-	worst = secrets_read(&secrets, l->conf, NULL);
-	secrets_clear(&secrets);
-	rc = cas_read(&cas, l->conf);
-	cas_clear(&cas);
-	if (worst == SP_OK)
-		worst = rc;
-	rc = ids_resolve(&ids, l->conf);
-	if (worst == SP_OK)
-		worst = rc;
+	st.load = *l;
+	memset(l, 0, sizeof(*l));
+	worst = check_run(&st);
+	path = st.load.path;
+	st.load.path = NULL;
+	reload_state_clear(&st);
+	l->path = path;
 	if (worst != SP_OK) {
 		fprintf(stderr, "configuration %s is not usable\n", l->path);
 		return 1;
@@ -213,9 +199,33 @@ helper_check(const struct load *l)
 	return 0;
 }
 
+/* What became of the first attempt after that one. */
 static int
-helper_signal(const struct load *l, const struct cli *cli)
+helper_reloaded(const struct load *l, int state, uint64_t number)
 {
+	struct buf why = BUF_INIT(OUTCOME_MAX);
+	struct view v;
+	int rc;
+
+	rc = outcome_wait(state, number, site_lock_name, &why);
+	v = buf_view(&why);
+	if (rc == SP_E_CONF)
+		fprintf(stderr,
+		    "%.*ssallyport: the configuration is not reloaded; nothing "
+		    "has changed\n",
+		    VIEW_ARG(v));
+	else if (rc != SP_OK)
+		fprintf(stderr,
+		    "sallyport: -s reload: %s: no outcome to be had: %s\n",
+		    l->path, err_str(rc));
+	buf_clear(&why);
+	return rc == SP_OK ? 0 : 1;
+}
+
+static int
+helper_signal_on(const struct load *l, const struct cli *cli, int state)
+{
+	uint64_t number = outcome_number(state);
 	pid_t pid;
 
 	if (site_holder(l->conf, &pid) != SP_OK)
@@ -229,11 +239,26 @@ helper_signal(const struct load *l, const struct cli *cli)
 		    cli->signal_name, (long)pid, strerror(errno));
 		return 1;
 	}
-	return 0;
+	return cli->signo == SIGHUP ? helper_reloaded(l, state, number) : 0;
 }
 
 static int
-helper_with_conf(const struct cli *cli, bool privileged)
+helper_signal(const struct load *l, const struct cli *cli)
+{
+	struct view path = l->conf->main.state_dir;
+	char *text = mem_strndup(path.p, path.n);
+	int state = -1, status;
+
+	if (text != NULL)
+		state = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	status = helper_signal_on(l, cli, state);
+	fd_close(&state);
+	mem_free(text);
+	return status;
+}
+
+static int
+helper_with_conf(struct cli *cli, bool privileged)
 {
 	struct load_source src;
 	struct load l;
@@ -244,6 +269,8 @@ helper_with_conf(const struct cli *cli, bool privileged)
 	src.extra = cli->extra;
 	src.proxy = cli->is_proxy ? &cli->proxy : NULL;
 	src.privileged = privileged;
+	if (cli->is_proxy)
+		complain_about_proxy(&cli->proxy);
 	if (load_conf(&l, &src) == SP_OK) {
 		switch (cli->action) {
 		case CLI_CHECK:

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +39,15 @@ load_file_name(struct load *l, const struct load_source *src)
 	buf_clear(&b);
 	if (l->path == NULL)
 		l->path = mem_strdup(SP_SYSCONFDIR "/sallyport.conf");
-	return l->path != NULL ? SP_OK : SP_E_NOMEM;
+	if (l->path == NULL)
+		return SP_E_NOMEM;
+	if (access(l->path, F_OK) == 0 || errno != ENOENT)
+		return SP_OK;
+	complain("sallyport: there is no %s; expected one, or -c FILE (to "
+		 "start from: " SP_DOCDIR "/examples/minimal.conf), or "
+		 "\"sallyport proxy URL\", which needs none",
+	    l->path);
+	return SP_E_NOTFOUND;
 }
 
 static int
@@ -62,14 +71,9 @@ load_defaults(struct load *l, bool privileged)
 			rc = buf_add_view(&l->run_dir, buf_view(&l->state_dir));
 	}
 	if (rc == SP_OK)
-		rc = buf_printf(&l->control, "%.*s/sallyport.sock",
-		    VIEW_ARG(buf_view(&l->run_dir)));
-	if (rc == SP_OK)
 		rc = buf_add_char(&l->state_dir, 0);
 	if (rc == SP_OK)
 		rc = buf_add_char(&l->run_dir, 0);
-	if (rc == SP_OK)
-		rc = buf_add_char(&l->control, 0);
 	return rc;
 }
 
@@ -120,7 +124,6 @@ load_conf(struct load *l, const struct load_source *src)
 	buf_init(&l->text, LOAD_TEXT_MAX);
 	buf_init(&l->state_dir, LOAD_PATH_MAX);
 	buf_init(&l->run_dir, LOAD_PATH_MAX);
-	buf_init(&l->control, LOAD_PATH_MAX);
 	rc = load_file_name(l, src);
 	if (rc == SP_OK)
 		rc = load_defaults(l, src->privileged);
@@ -129,11 +132,10 @@ load_conf(struct load *l, const struct load_source *src)
 	if (rc == SP_OK) {
 		d.state_dir = buf_view(&l->state_dir).p;
 		d.run_dir = buf_view(&l->run_dir).p;
-		d.control = buf_view(&l->control).p;
 		d.conf_dir = getcwd(cwd, sizeof(cwd)) != NULL ? cwd : "/";
 		rc = conf_parse(buf_view(&l->text), &d, &l->conf, &err);
 	}
-	if (rc != SP_OK)
+	if (rc != SP_OK && rc != SP_E_NOTFOUND)
 		load_complain(l, rc, &err);
 	buf_clear(&err);
 	return rc;
@@ -149,5 +151,4 @@ load_clear(struct load *l)
 	buf_clear(&l->text);
 	buf_clear(&l->state_dir);
 	buf_clear(&l->run_dir);
-	buf_clear(&l->control);
 }

@@ -20,7 +20,7 @@ struct load {
 	struct buf text; /* expanded; goes to the roles as it is */
 	struct conf *conf;
 	char *path; /* the file, or "proxy" */
-	struct buf state_dir, control, run_dir; /* NUL-terminated defaults */
+	struct buf state_dir, run_dir; /* NUL-terminated defaults */
 };
 
 /*

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "helper/proxycmd.h"
@@ -18,6 +20,7 @@ enum {
 	PROXY_TOP_LOGPROBS = 5,
 	PROXY_TOP_LOGPROBS_MAX = 20,
 	PROXY_PATH_MAX = 2 * PATH_MAX,
+	PROXY_TEXT_MAX = 64 * 1024,
 };
 
 enum proxy_option {
@@ -367,6 +370,13 @@ proxy_text_capture(const struct proxycmd *p, struct buf *out)
 	return rc == SP_OK ? buf_add_str(out, "}\n") : rc;
 }
 
+bool
+proxycmd_is_local(const struct proxycmd *p)
+{
+	return strncmp(p->host, "127.", 4) == 0 ||
+	    strcmp(p->host, "::1") == 0 || strcmp(p->host, "[::1]") == 0;
+}
+
 static int
 proxy_text_server(const struct proxycmd *p, struct buf *out)
 {
@@ -389,9 +399,11 @@ proxy_text_server(const struct proxycmd *p, struct buf *out)
 	if (rc == SP_OK)
 		rc = buf_add_str(out,
 		    "\tlocation /healthz { health; }\n"
-		    "\tlocation /health { health; }\n"
-		    "\tlocation /status { status; }\n}\n");
-	return rc;
+		    "\tlocation /health { health; }\n");
+	/* to others than this host it would need a token */
+	if (rc == SP_OK && proxycmd_is_local(p))
+		rc = buf_add_str(out, "\tlocation /status { status; }\n");
+	return rc == SP_OK ? buf_add_str(out, "}\n") : rc;
 }
 
 int
@@ -399,9 +411,7 @@ proxycmd_text(const struct proxycmd *p, struct buf *out)
 {
 	int rc;
 
-	rc = buf_add_str(out, "control off;\n");
-	if (rc == SP_OK)
-		rc = proxy_arg(out, "state_dir", p->state_dir);
+	rc = proxy_arg(out, "state_dir", p->state_dir);
 	if (rc == SP_OK)
 		rc = proxy_text_upstream(p, out);
 	if (rc == SP_OK)
@@ -409,4 +419,101 @@ proxycmd_text(const struct proxycmd *p, struct buf *out)
 	if (rc == SP_OK)
 		rc = proxy_text_server(p, out);
 	return rc;
+}
+
+const char *
+proxycmd_argument(const struct proxycmd *p, unsigned line)
+{
+	static const struct {
+		const char *directive, *argument;
+	} names[] = {
+		{ "\tserver ", "URL" },
+		{ "\tmodel ", "--model-override" },
+		{ "\tfirst_byte_timeout ", "--request-timeout" },
+		{ "\tread_timeout ", "--request-timeout" },
+		{ "\ttop_logprobs ", "--top-logprobs" },
+		{ "\tmax_tokens_cap ", "--max-tokens-cap" },
+		{ "\ttrace ", "--trace" },
+		{ "\tlisten ", "--host and --port" },
+		{ "\tapi_key ", "the upstream's key" },
+	};
+	struct buf text = BUF_INIT(PROXY_TEXT_MAX);
+	const char *found = NULL;
+	struct view v;
+	size_t i;
+
+	if (proxycmd_text(p, &text) != SP_OK)
+		line = 0;
+	v = buf_view(&text);
+	for (; line > 1 && v.n > 0; line--) {
+		i = view_find(v, '\n');
+		v = view_from(v, i < v.n ? i + 1 : i);
+	}
+	for (i = 0; line == 1 && i < sizeof(names) / sizeof(names[0]); i++)
+		if (view_starts(v, view_str(names[i].directive)))
+			found = names[i].argument;
+	buf_clear(&text);
+	return found;
+}
+
+/*
+ * The name that the user gave for the trace, when the file itself stands in
+ * the recorder's folder.  Safe: symlink(2) never follows and never replaces.
+ */
+static void
+proxy_link_trace(const struct proxycmd *p)
+{
+	struct stat st;
+
+	if (strcmp(p->trace, p->trace_real) == 0)
+		return;
+	if (symlink(p->trace_real, p->trace) == 0 ||
+	    (lstat(p->trace, &st) == 0 && S_ISLNK(st.st_mode)))
+		return;
+	log_notice("the trace is %s, as %s is there already", p->trace_real,
+	    p->trace);
+}
+
+void
+proxycmd_ready(const struct proxycmd *p, struct view address)
+{
+	proxy_link_trace(p);
+	log_notice("base URL http://%.*s/v1, trace %s", VIEW_ARG(address),
+	    p->trace);
+	if (!proxycmd_is_local(p))
+		log_notice("no /status, as others than this host can reach "
+			   "%.*s",
+		    VIEW_ARG(address));
+}
+
+/* Of the trace's own folder; false: there is none. */
+static bool
+proxy_folder(const struct proxycmd *p, char *out, size_t max)
+{
+	int n;
+
+	if (p->trace_real == NULL || strcmp(p->trace, p->trace_real) == 0)
+		return false;
+	n = snprintf(out, max, "%s.d", p->trace);
+	return n > 0 && (size_t)n < max;
+}
+
+void
+proxycmd_begin(struct proxycmd *p)
+{
+	char path[PROXY_PATH_MAX];
+	struct stat st;
+
+	p->folder_was =
+	    !proxy_folder(p, path, sizeof(path)) || lstat(path, &st) == 0;
+}
+
+/* Safe: rmdir(2) takes an empty folder alone, and follows no link. */
+void
+proxycmd_failed(const struct proxycmd *p)
+{
+	char path[PROXY_PATH_MAX];
+
+	if (!p->folder_was && proxy_folder(p, path, sizeof(path)))
+		(void)rmdir(path);
 }

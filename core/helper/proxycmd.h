@@ -2,6 +2,8 @@
 #ifndef SP_HELPER_PROXYCMD_H
 #define SP_HELPER_PROXYCMD_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -18,6 +20,7 @@ struct proxycmd {
 	unsigned long max_tokens_cap; /* 0 none */
 	unsigned long long timeout_ms; /* 0: the default */
 	int thinking_off;
+	bool folder_was; /* the trace's own folder, before the start */
 };
 
 /*
@@ -33,5 +36,16 @@ int proxycmd_parse(struct proxycmd *p, int argc, char **argv,
 void proxycmd_clear(struct proxycmd *p);
 /* The configuration that it stands for: 0; SP_E_LIMIT; SP_E_NOMEM. */
 int proxycmd_text(const struct proxycmd *p, struct buf *out) must_check;
+/* Whether nobody but this host can reach it; then it has /status. */
+bool proxycmd_is_local(const struct proxycmd *p);
+/* The argument that became this line of the text, or NULL. */
+const char *proxycmd_argument(const struct proxycmd *p, unsigned line);
+/*
+ * Before anything is opened; when both roles serve, with what is listened on;
+ * after a start that came to nothing.
+ */
+void proxycmd_begin(struct proxycmd *p);
+void proxycmd_ready(const struct proxycmd *p, struct view address);
+void proxycmd_failed(const struct proxycmd *p);
 
 #endif

@@ -255,7 +255,7 @@ rolerun_hand_over(const struct rolerun_world *w, unsigned who,
 		rc = rolerun_send_generation(&w->now, who, c, false);
 	if (rc == SP_OK)
 		rc = rolerun_send_own(w, who, c);
-	if (rc == SP_OK) {
+	if (rc == SP_OK && *peer_fd >= 0) {
 		fd = *peer_fd;
 		*peer_fd = -1;
 		rc = channel_send(c, MESSAGE_PEER, VIEW_NONE, fd);

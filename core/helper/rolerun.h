@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "helper/cas.h"
 #include "helper/ids.h"
+#include "helper/proxycmd.h"
 #include "helper/secrets.h"
 #include "helper/site.h"
 #include "ipc/channel.h"
@@ -26,6 +27,7 @@ struct rolerun_world {
 	struct site *site;
 	uint32_t flags; /* enum role_flag */
 	uint32_t reactor_restarts, recorder_restarts;
+	const struct proxycmd *proxy; /* of `proxy`, or NULL */
 	char *dir; /* where the programs are */
 };
 
@@ -40,7 +42,8 @@ int rolerun_find(struct rolerun_world *w) must_check;
  * Starts the role and hands everything over, up to START.
  * Context: helper; does not block: what the socket does not take is queued.
  * Parameters: who, MESSAGE_REACTOR or MESSAGE_RECORDER; peer_fd, its end of
- *          the socket to the other role, taken in every case.
+ *          the socket to the other role, taken in every case; -1: there is
+ *          none.
  * Owner:   *pid is to be waited for, *channel to be freed.
  * Returns: 0; SP_E_*, nothing runs then.
  */

@@ -113,7 +113,7 @@ secrets_check_file(const struct conf_secret *cs, int fd)
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return secrets_bad(cs,
 		    "can be written by others; expected mode 0600 or 0640");
-	if (st.st_mode & S_IROTH)
+	if ((st.st_mode & S_IROTH) && !cs->open)
 		log_warn("%s:%u: secret file:%.*s can be read by everyone; "
 			 "better mode 0600",
 		    cs->file, cs->line, VIEW_ARG(cs->name));
@@ -146,6 +146,29 @@ secrets_read_file(const struct conf_secret *cs, struct buf *out)
 	return rc;
 }
 
+/* What is wrong with it, and never the value. */
+static int
+secrets_fault(const struct conf_secret *cs, struct view v)
+{
+	switch (conf_secret_fault(cs, v)) {
+	case CONF_SECRET_EMPTY:
+		return secrets_bad(cs, "is empty");
+	case CONF_SECRET_SHORT:
+		complain("%s:%u: secret %s:%.*s is shorter than %zu characters",
+		    cs->file, cs->line, cs->from_env ? "env" : "file",
+		    VIEW_ARG(cs->name), cs->min_bytes);
+		return SP_E_CONF;
+	case CONF_SECRET_BYTES:
+		return secrets_bad(cs,
+		    cs->pem ? "has NUL bytes in it; expected PEM text"
+			    : "has spaces, control bytes or bytes beyond ASCII "
+			      "in it; expected one word");
+	case CONF_SECRET_GOOD:
+	default:
+		return secrets_bad(cs, "is no use as a secret");
+	}
+}
+
 static int
 secrets_read_one(struct secrets *s, struct conf *conf, struct conf_secret *cs)
 {
@@ -160,9 +183,7 @@ secrets_read_one(struct secrets *s, struct conf *conf, struct conf_secret *cs)
 		/* the same check that the roles make */
 		rc = conf_secret_set(conf, cs->id, v);
 		if (rc == SP_E_SYNTAX)
-			rc = secrets_bad(cs,
-			    "is no use as a secret: empty, or with control "
-			    "bytes in it");
+			rc = secrets_fault(cs, v);
 	}
 	if (rc == SP_OK) {
 		s->values[cs->id].p = mem_strndup(v.p, v.n);

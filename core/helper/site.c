@@ -16,7 +16,7 @@
 #include "os/fd.h"
 #include "os/sock.h"
 
-static const char site_lock[] = "lock";
+const char site_lock_name[] = "lock";
 
 static int
 site_bad(const char *what, struct view path, int rc, const char *why)
@@ -71,7 +71,7 @@ site_open_state(struct site *s)
 		log_notice("state_dir %.*s is on overlayfs: it lives as long "
 			   "as its container; better a volume",
 		    VIEW_ARG(path));
-	rc = dir_lock(s->state_fd, site_lock, &s->lock_fd, &holder);
+	rc = dir_lock(s->state_fd, site_lock_name, &s->lock_fd, &holder);
 	if (rc != SP_E_EXISTS)
 		return rc == SP_OK ? rc : site_bad("state_dir", path, rc, NULL);
 	complain("sallyport: state_dir \"%.*s\" is in use by another "
@@ -531,7 +531,7 @@ site_holder(const struct conf *conf, pid_t *pid)
 		return SP_E_NOMEM;
 	dir = open(text, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	rc = dir < 0 ? err_from_errno(errno)
-		     : dir_lock_holder(dir, site_lock, pid);
+		     : dir_lock_holder(dir, site_lock_name, pid);
 	fd_close(&dir);
 	mem_free(text);
 	if (rc == SP_OK)

@@ -7,6 +7,9 @@
 #include "helper/ids.h"
 #include "ipc/role.h"
 
+/* Of the file in state_dir that a running sallyport holds. */
+extern const char site_lock_name[];
+
 struct site_listen {
 	uint32_t index; /* conf_listen.index */
 	int fd;

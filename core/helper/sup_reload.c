@@ -1,7 +1,9 @@
 #include "config.h"
 
 #include "base/log.h"
+#include "helper/complain.h"
 #include "helper/notify.h"
+#include "helper/outcome.h"
 #include "helper/supervisor_priv.h"
 #include "ipc/wire.h"
 
@@ -11,7 +13,7 @@
  * there on is started with the new configuration.
  */
 
-enum { SUP_RELOAD_ANSWER_MS = 30 * 1000 };
+enum { SUP_RELOAD_ANSWER_MS = 30 * 1000, SUP_RELOAD_WHY_MAX = 8192 };
 
 static void
 sup_reload_tell(struct supervisor *s, struct sup_role *r,
@@ -37,14 +39,40 @@ sup_reload_over(struct supervisor *s)
 		poller_timer_set(s->reload_timer, 0);
 }
 
+/* To the log, and to whoever waits for the outcome. */
+static void __attribute__((format(printf, 2, 3)))
+sup_reload_say(struct supervisor *s, const char *fmt, ...)
+{
+	struct buf b = BUF_INIT(SUP_RELOAD_WHY_MAX);
+	struct view v = VIEW("out of memory");
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (buf_vprintf(&b, fmt, ap) == SP_OK)
+		v = buf_view(&b);
+	va_end(ap);
+	log_error("%.*s", VIEW_ARG(v));
+	/* what does not fit is in the log */
+	(void)!buf_printf(&s->reload_why, "%.*s\n", VIEW_ARG(v));
+	buf_clear(&b);
+}
+
+static void
+sup_reload_refused(struct supervisor *s)
+{
+	log_error("the configuration is not reloaded; nothing has changed");
+	outcome_write(s->w->site->state_fd, s->reload_number, OUTCOME_REFUSED,
+	    buf_view(&s->reload_why));
+	sup_reload_over(s);
+}
+
 static void
 sup_reload_give_up(struct supervisor *s)
 {
 	sup_reload_tell(s, &s->recorder, MESSAGE_ABANDON);
 	sup_reload_tell(s, &s->reactor, MESSAGE_ABANDON);
 	reload_drop(s->r);
-	log_error("the configuration is not reloaded; nothing has changed");
-	sup_reload_over(s);
+	sup_reload_refused(s);
 }
 
 static void
@@ -54,6 +82,8 @@ sup_reload_done(struct supervisor *s)
 		supervisor_send_logs(s);
 	log_notice("the configuration is reloaded (generation %u)",
 	    s->w->now.number);
+	outcome_write(s->w->site->state_fd, s->reload_number, OUTCOME_TAKEN,
+	    VIEW_NONE);
 	sup_reload_over(s);
 }
 
@@ -78,13 +108,18 @@ sup_reload_begin(struct supervisor *s)
 	size_t i;
 
 	s->reload_wanted = false;
+	s->reload_number++;
+	buf_truncate(&s->reload_why, 0);
+	outcome_write(s->w->site->state_fd, s->reload_number, OUTCOME_PENDING,
+	    VIEW_NONE);
+	complain_copy(&s->reload_why);
 	notify_reloading();
 	if (reload_make(s->r, s->w) != SP_OK) {
-		log_error("the configuration is not reloaded; nothing has "
-			  "changed");
-		sup_reload_over(s);
+		complain_copy(NULL);
+		sup_reload_refused(s);
 		return;
 	}
+	complain_copy(NULL);
 	s->reload_phase = SUP_RELOAD_PREPARING;
 	s->reload_waits = MESSAGE_REACTOR | MESSAGE_RECORDER;
 	poller_timer_set(s->reload_timer, SUP_RELOAD_ANSWER_MS);
@@ -131,7 +166,8 @@ sup_reload_lost(struct sup_role *r)
 	struct supervisor *s = r->s;
 
 	if (s->reload_phase == SUP_RELOAD_PREPARING) {
-		log_error("%s died over the new configuration, or meanwhile",
+		sup_reload_say(s,
+		    "%s died over the new configuration, or meanwhile",
 		    rolerun_name(r->who));
 		sup_reload_give_up(s);
 	} else if (s->reload_phase == SUP_RELOAD_COMMITTING) {
@@ -171,7 +207,7 @@ sup_reload_prepared(struct sup_role *r, const struct channel_msg *m)
 		return SP_E_PROTO;
 	s->reload_waits &= ~r->who;
 	if (why.n > 0) {
-		log_error("%s refuses the configuration: %.*s",
+		sup_reload_say(s, "%s refuses the configuration: %.*s",
 		    rolerun_name(r->who), VIEW_ARG(why));
 		sup_reload_give_up(s);
 	} else if (s->reload_waits == 0) {
@@ -213,8 +249,9 @@ sup_reload_on_timer(void *arg)
 	}
 	for (i = 0; i < 2; i++)
 		if (late & both[i]->who) {
-			log_error("%s did not answer for the configuration in "
-				  "time and is killed",
+			sup_reload_say(s,
+			    "%s did not answer for the configuration in time "
+			    "and is killed",
 			    rolerun_name(both[i]->who));
 			supervisor_kill(both[i]);
 		}
@@ -225,6 +262,8 @@ sup_reload_on_timer(void *arg)
 int
 sup_reload_init(struct supervisor *s)
 {
+	buf_init(&s->reload_why, SUP_RELOAD_WHY_MAX);
+	outcome_begin(s->w->site->state_fd);
 	s->reload_timer = poller_timer_new(s->p, sup_reload_on_timer, s);
 	return s->reload_timer != NULL ? SP_OK : SP_E_NOMEM;
 }
@@ -234,4 +273,5 @@ sup_reload_clear(struct supervisor *s)
 {
 	poller_timer_free(s->reload_timer);
 	s->reload_timer = NULL;
+	buf_clear(&s->reload_why);
 }

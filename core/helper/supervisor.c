@@ -33,6 +33,8 @@ enum {
 	SUP_READY_LINE_MAX = 16 * 1024,
 };
 
+#define SUP_READY "ready: listening on "
+
 static void sup_advance(struct supervisor *s);
 
 static struct sup_role *
@@ -106,12 +108,15 @@ sup_print_ready(struct supervisor *s)
 {
 	const struct conf_main *m = &s->w->now.conf->main;
 	struct buf b = BUF_INIT(SUP_READY_LINE_MAX);
-	int rc = buf_add_str(&b, "ready: listening on ");
+	int rc = buf_add_str(&b, SUP_READY);
 
 	if (rc == SP_OK)
 		rc = site_addresses(s->w->site, &b);
 	if (rc == SP_OK)
 		log_notice("%.*s", VIEW_ARG(buf_view(&b)));
+	if (rc == SP_OK && s->w->proxy != NULL)
+		proxycmd_ready(s->w->proxy,
+		    view_from(buf_view(&b), VIEW(SUP_READY).n));
 	/* once more for whoever started it, when the log does not show it */
 	if (rc == SP_OK &&
 	    (!view_eq(m->error_log, VIEW("stderr")) ||
@@ -195,6 +200,7 @@ sup_on_failed(struct sup_role *r, const struct channel_msg *m)
 	if (wire_done(&w) != SP_OK)
 		return SP_E_PROTO;
 	log_error("%s cannot start: %.*s", rolerun_name(r->who), VIEW_ARG(why));
+	r->failed = true;
 	return SP_OK;
 }
 
@@ -203,7 +209,13 @@ sup_on_drained(struct sup_role *r, const struct channel_msg *m)
 {
 	(void)m;
 	if (r->s->phase == SUP_DRAINING) {
-		log_notice("drained: no call is in flight");
+		/* the reactor's own deadline may have ended what was left */
+		if (clock_ms() - r->s->drain_ms <
+		    r->s->w->now.conf->main.drain_timeout_ms)
+			log_notice("drained: no call is in flight");
+		else
+			log_warn("drain_timeout is over: calls in flight were "
+				 "cut");
 		r->s->phase = SUP_STOP_REACTOR;
 		sup_advance(r->s);
 	}
@@ -261,7 +273,7 @@ sup_read(struct sup_role *r)
 	}
 	sup_end_channel(r);
 	/* no channel, no use; on the way out it may still have to write */
-	if (!supervisor_stopping(r->s))
+	if (!supervisor_stopping(r->s) && !r->failed)
 		supervisor_kill(r);
 }
 
@@ -319,7 +331,7 @@ sup_start(struct sup_role *r)
 		r->pid = -1;
 		return rc;
 	}
-	r->ready = false;
+	r->ready = r->failed = false;
 	r->ready_at_ms = 0;
 	r->f = poller_add(r->s->p, channel_fd(r->c), POLLER_READ,
 	    sup_on_channel, r);
@@ -407,6 +419,7 @@ sup_ask_to_drain(struct supervisor *s)
 	buf_clear(&b);
 	if (rc != SP_OK)
 		return rc;
+	s->drain_ms = clock_ms();
 	channel_set_state(s->reactor.c, MESSAGE_DRAIN);
 	/* a little more, so that the reactor's own deadline comes first */
 	poller_timer_set(s->reactor.deadline, ms + SUP_STOP_NOW_MS);
@@ -480,7 +493,9 @@ sup_died(struct sup_role *r, int status)
 	poller_timer_stop(r->deadline);
 	r->ready = false;
 	sup_reload_lost(r);
-	if (WIFSIGNALED(status))
+	if (r->failed)
+		log_debug("%s ended", name); /* it has said why */
+	else if (WIFSIGNALED(status))
 		log_error("%s died of signal %d", name, WTERMSIG(status));
 	else if (WEXITSTATUS(status) != 0 || !supervisor_stopping(s))
 		log_error("%s ended with status %d", name, WEXITSTATUS(status));

@@ -31,6 +31,7 @@ struct sup_role {
 	struct poller_timer *restart;
 	struct poller_timer *deadline; /* READY, DRAINED, the end */
 	bool ready;
+	bool failed; /* it said why it cannot start, and ends */
 	uint64_t ready_at_ms; /* 0: was not */
 	uint64_t backoff_ms;
 	unsigned compromised; /* times it broke the protocol */
@@ -42,6 +43,7 @@ struct supervisor {
 	struct poller *p;
 	enum sup_phase phase;
 	unsigned stops; /* signals so far */
+	uint64_t drain_ms; /* when draining began */
 	bool hurry; /* no waiting for calls in flight */
 	bool pid_written;
 	int status;
@@ -52,6 +54,8 @@ struct supervisor {
 	unsigned reload_waits; /* roles whose answer is to come */
 	bool reload_wanted; /* as soon as both serve */
 	bool reload_logs; /* other files than before */
+	uint64_t reload_number; /* of the attempt */
+	struct buf reload_why; /* what is wrong, a line each */
 	struct poller_timer *reload_timer; /* for those answers */
 	struct sup_role reactor, recorder;
 };

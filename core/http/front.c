@@ -1,10 +1,13 @@
 #include "config.h"
 
+#include <string.h>
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "http/front.h"
+#include "net/tlsio.h"
 
 /* RFC 9113 s3.4 */
 static const struct view front_preface =
@@ -30,6 +33,7 @@ struct front {
 	struct h2_server *h2;
 	struct front_conn_list conns;
 	uint64_t conns_n, accepted;
+	bool told_plain; /* plain HTTP at a TLS port was told of */
 };
 
 enum front_protocol { FRONT_UNKNOWN, FRONT_H1, FRONT_H2 };
@@ -79,6 +83,22 @@ front_hand_over(struct front_conn *c, enum front_protocol to, struct view v)
 	buf_clear(&seen);
 }
 
+/* The first one is worth a notice; what comes from scanners is not. */
+static void
+front_say(struct front_conn *c, const char *why)
+{
+	bool plain = why != NULL && strcmp(why, TLSIO_PLAIN_HTTP) == 0;
+
+	if (!stream_is_tls(c->stream) || why == NULL)
+		return;
+	if (plain && !c->front->told_plain) {
+		c->front->told_plain = true;
+		log_notice("TLS handshake failed: %s", why);
+	} else {
+		log_info("TLS handshake failed: %s", why);
+	}
+}
+
 static void
 front_ready(void *arg, struct stream *s, unsigned what)
 {
@@ -90,6 +110,7 @@ front_ready(void *arg, struct stream *s, unsigned what)
 	int rc;
 
 	if ((what & STREAM_FAIL) != 0) {
+		front_say(c, stream_why(s));
 		front_drop(c, false);
 		return;
 	}

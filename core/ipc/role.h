@@ -60,6 +60,7 @@ struct role {
 enum role_flag {
 	ROLE_CONFINE = 1 << 0, /* the helper runs as root: full walls */
 	ROLE_PROXY = 1 << 1, /* `sallyport proxy` */
+	ROLE_CHECK = 1 << 2, /* -t: build everything, answer, end */
 };
 
 /*

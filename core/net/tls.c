@@ -250,14 +250,14 @@ load_key(SSL_CTX *ssl, BIO *bio, struct buf *err)
 }
 
 static int
-load_pem(SSL_CTX *ssl, struct view v,
+load_pem(SSL_CTX *ssl, struct view v, const char *what,
     int (*load)(SSL_CTX *, BIO *, struct buf *), struct buf *err)
 {
 	BIO *bio;
 	int rc;
 
 	if (v.n == 0 || v.n > INT32_MAX)
-		return complain(err, "empty PEM text");
+		return complain(err, "%s: empty PEM text", what);
 	bio = BIO_new_mem_buf(v.p, (int)v.n);
 	if (bio == NULL)
 		return SP_E_NOMEM;
@@ -277,9 +277,9 @@ tls_server_new(struct view chain, struct view key, const struct view *alpn,
 	rc = ctx_new(true, alpn, alpn_n, &c);
 	if (rc != 0)
 		return rc == SP_E_TLS ? complain_ssl(err, "TLS context") : rc;
-	rc = load_pem(c->ssl, chain, load_chain, err);
+	rc = load_pem(c->ssl, chain, "certificate", load_chain, err);
 	if (rc == 0)
-		rc = load_pem(c->ssl, key, load_key, err);
+		rc = load_pem(c->ssl, key, "private key", load_key, err);
 	if (rc != 0) {
 		tls_unref(c);
 		return rc;

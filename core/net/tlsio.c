@@ -158,6 +158,10 @@ failed(struct tlsio *t)
 	    verify != X509_V_OK)
 		(void)snprintf(text, sizeof(text), "certificate: %s",
 		    X509_verify_cert_error_string(verify));
+	else if (ERR_GET_LIB(code) == ERR_LIB_SSL &&
+	    (ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST ||
+		ERR_GET_REASON(code) == SSL_R_HTTPS_PROXY_REQUEST))
+		(void)snprintf(text, sizeof(text), "%s", TLSIO_PLAIN_HTTP);
 	else
 		tls_error_text(text, sizeof(text));
 	set_why(t, text);

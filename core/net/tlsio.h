@@ -10,6 +10,9 @@
 
 struct tlsio;
 
+/* What tlsio_why() says of a client that does not speak TLS at all. */
+#define TLSIO_PLAIN_HTTP "plain HTTP on a TLS port?"
+
 /*
  * Context: reactor, does not block.
  * Parameters: ctx, referenced; fd, borrowed, non-blocking; name, client side:

@@ -169,7 +169,7 @@ reactor_on_stop(struct reactor *a, struct channel_msg *m, struct wire *w)
 static int
 reactor_parse(const struct role *r, struct conf **out, struct buf *err)
 {
-	const struct conf_defaults defaults = { NULL, NULL, NULL, NULL };
+	const struct conf_defaults defaults = { NULL, NULL, NULL };
 	size_t i;
 	int rc;
 
@@ -185,7 +185,7 @@ reactor_parse(const struct role *r, struct conf **out, struct buf *err)
 	if (rc == SP_OK)
 		return rc;
 	if (buf_printf(err, "secret %u: %s", r->secrets[i - 1].id,
-		err_str(rc)) != SP_OK)
+		rc == SP_E_SYNTAX ? "of no use" : err_str(rc)) != SP_OK)
 		rc = SP_E_NOMEM;
 	conf_free(*out);
 	*out = NULL;
@@ -506,6 +506,20 @@ reactor_serve(struct reactor *a)
 	}
 }
 
+/* sallyport -t: all that can be found wrong was looked at. */
+static int
+reactor_checked(struct reactor *a)
+{
+	int rc = role_ready(&a->role);
+
+	if (rc == SP_OK)
+		rc = channel_flush(a->role.helper);
+	gate_free(a->gate);
+	loop_free(a->loop);
+	role_clear(&a->role);
+	return rc == SP_OK ? 0 : 1;
+}
+
 int
 main(void)
 {
@@ -527,6 +541,8 @@ main(void)
 	conf = reactor_configure(&a);
 	reactor_warm_up(&a);
 	reactor_build(&a, conf);
+	if (a.role.flags & ROLE_CHECK)
+		return reactor_checked(&a);
 	reactor_confine(&a);
 	reactor_listen(&a);
 	reactor_serve(&a);

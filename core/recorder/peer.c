@@ -25,8 +25,13 @@ detach(struct peer *p, const char *why)
 {
 	if (p->channel == NULL)
 		return;
-	log_warn("reactor's channel closed: %s; %zu turns were open", why,
-	    p->turns.open_n);
+	/* at every stop it is the reactor that ends first */
+	if (p->turns.open_n > 0)
+		log_warn("reactor's channel closed: %s; %zu turns were open",
+		    why, p->turns.open_n);
+	else
+		log_debug("reactor's channel closed: %s; no turn was open",
+		    why);
 	poller_remove(p->ready);
 	p->ready = NULL;
 	channel_free(p->channel);

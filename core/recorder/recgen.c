@@ -120,7 +120,7 @@ add_dir(struct recgens *g, const struct conf *conf, struct role_fd *dir,
 int
 recgen_prepare(struct recgens *g, struct role *from, struct buf *err)
 {
-	const struct conf_defaults defaults = { "/", "off", "/", "/" };
+	const struct conf_defaults defaults = { "/", "/", "/" };
 	struct conf *conf = NULL;
 	size_t i;
 	int rc;

@@ -148,7 +148,7 @@ static void
 read_conf(struct recorder *r)
 {
 	struct buf err = BUF_INIT(CONF_ERRORS_MAX);
-	const struct conf_defaults defaults = { "/", "off", "/", "/" };
+	const struct conf_defaults defaults = { "/", "/", "/" };
 	int rc;
 
 	rc = conf_parse(buf_view(&r->role.conf), &defaults, &r->conf, &err);

@@ -12,7 +12,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static const struct conf_defaults defaults = {
 	.state_dir = "/state",
-	.control = "/run/s",
 	.conf_dir = "/etc",
 };
 

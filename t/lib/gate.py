@@ -51,9 +51,8 @@ class Gate:
         self.state = os.path.join(self.tmp.name, "state")
         self.conf = os.path.join(self.tmp.name, "sallyport.conf")
         self.log_path = os.path.join(self.tmp.name, "log")
-        self.control = os.path.join(self.tmp.name, "control.sock")
         with open(self.conf, "w") as f:
-            f.write(f"state_dir {self.state};\ncontrol {self.control};\n"
+            f.write(f"state_dir {self.state};\n"
                     f"error_log stderr info;\n{main}\n{conf}\n")
         self.start([program("sallyport"), *args, "-c", self.conf], env, wait)
 

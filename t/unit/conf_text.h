@@ -9,7 +9,6 @@
 
 static const struct conf_defaults conf_text_defaults = {
 	.state_dir = "/state",
-	.control = "/run/test.sock",
 	.run_dir = "/run",
 	.conf_dir = "/etc/test",
 };

@@ -37,7 +37,7 @@ test_round(const char *text, const char *what)
 
 static const char full[] =
     "user a b; trace_group g; state_dir 's d/$x\"'; error_log log debug;\n"
-    "access_log /a/b; control off; resolver 1.2.3.4 [::1]:53; pid_file p;\n"
+    "access_log /a/b; resolver 1.2.3.4 [::1]:53; pid_file p;\n"
     "connections 5; drain_timeout off; recorder_buffer 1025k;\n"
     "header_max 1025; keepalive_timeout 1500ms;\n"
     "upstream u { server https://h:1/x; server http://unix:/s:/y;\n"

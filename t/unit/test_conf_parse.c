@@ -134,7 +134,6 @@ static const struct {
 	    { "empty value for \"trace_group\"; "
 	      "expected GROUP" } },
 	{ S "state_dir '';", { "empty value for \"state_dir\"" } },
-	{ S "control '';", { "empty value for \"control\"" } },
 	{ S "error_log '';", { "empty value for \"error_log\"" } },
 	{ S "error_log stderr loud;",
 	    { "bad level \"loud\" for "
@@ -371,7 +370,6 @@ test_defaults(void)
 
 	tap_is_int(conf_text_parse(U C S, &c, &err), 0, "defaults");
 	tap_ok(view_eq(c->main.state_dir, VIEW("/state")), "state_dir");
-	tap_ok(view_eq(c->main.control, VIEW("/run/test.sock")), "control");
 	tap_ok(view_eq(c->main.error_log, VIEW("stderr")), "error_log");
 	tap_is_int(c->main.error_level, LOG_LEVEL_NOTICE, "error_level");
 	tap_ok(view_eq(c->main.access_log, VIEW("off")), "access_log");

@@ -102,7 +102,7 @@ listen_here(void)
 static struct conf *
 parse(const char *text)
 {
-	const struct conf_defaults defaults = { "/nowhere", "off", "/nowhere",
+	const struct conf_defaults defaults = { "/nowhere", "/nowhere",
 		"/nowhere" };
 	struct buf expanded = BUF_INIT(1 << 20), err = BUF_INIT(4096);
 	struct conf *conf = NULL;

@@ -185,7 +185,6 @@ static int log_fd[2];
 static int drained;
 
 static const char text[] =
-    "control off;\n"
     "upstream u { server http://127.0.0.1:9/v1; }\n"
     "capture c { level text; }\n"
     "server {\n"
@@ -230,7 +229,7 @@ turn(void)
 static void
 parse(void)
 {
-	const struct conf_defaults defaults = { "/nowhere", "off", "/nowhere",
+	const struct conf_defaults defaults = { "/nowhere", "/nowhere",
 		"/nowhere" };
 	struct buf expanded = BUF_INIT(1 << 20), err = BUF_INIT(4096);
 	size_t i;

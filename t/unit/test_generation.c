@@ -72,7 +72,7 @@ turn(void)
 static struct conf *
 parse(const char *text)
 {
-	const struct conf_defaults defaults = { "/nowhere", "off", "/nowhere",
+	const struct conf_defaults defaults = { "/nowhere", "/nowhere",
 		"/nowhere" };
 	struct buf expanded = BUF_INIT(1 << 20), err = BUF_INIT(4096);
 	struct conf *conf = NULL;

@@ -35,7 +35,7 @@ static uint16_t port;
 static void
 parse(void)
 {
-	const struct conf_defaults defaults = { "/nowhere", "off", "/nowhere",
+	const struct conf_defaults defaults = { "/nowhere", "/nowhere",
 		"/nowhere" };
 	struct buf expanded = BUF_INIT(1 << 20), err = BUF_INIT(4096);
 	char text[1024];
@@ -175,7 +175,8 @@ no_certificate(void)
 	conf->secrets[2]->value = VIEW("junk");
 	tap_is_int(gate_new(loop, conf, &g, &err), SP_E_TLS,
 	    "a certificate that is none");
-	tap_ok(view_starts(buf_view(&err), VIEW("test:5: ")),
+	tap_ok(view_starts(buf_view(&err),
+		   VIEW("test:6: certificate env:C: no readable PEM")),
 	    "says where: %.*s", VIEW_ARG(buf_view(&err)));
 	buf_reset(&err, SIZE_MAX);
 	conf->secrets[2]->value = VIEW_NONE;
