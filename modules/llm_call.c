@@ -286,6 +286,38 @@ is_type(const struct head_reply *head, struct view type)
 	return view_eq_nocase(view_trim(view_sub(v, 0, semi)), type);
 }
 
+enum { KEY_MASKED_MIN = 4 };
+
+static void
+blank(struct buf *b, struct view key)
+{
+	struct view text = buf_view(b);
+	size_t at = 0, found;
+
+	while ((found = view_search(view_from(text, at), key)) < text.n - at) {
+		at += found;
+		/* the buffer is ours: same length, other bytes */
+		memset(b->mem + b->off + at, '*', key.n);
+		at += key.n;
+	}
+}
+
+struct view
+llm_call_mask(struct llm_call *c, struct view v, int which)
+{
+	const struct conf_secret *key = c->upstream->api_key;
+	struct buf *b = &c->shared->mask[which];
+
+	if (key == NULL || key->value.n < KEY_MASKED_MIN ||
+	    view_search(v, key->value) >= v.n)
+		return v;
+	buf_reset(b, 64 * 1024);
+	if (buf_add_view(b, v) != 0)
+		return VIEW_NONE; /* rather nothing than the key */
+	blank(b, key->value);
+	return buf_view(b);
+}
+
 /* What goes down again: all but Date, which is the sender's. */
 static int
 copy_fields(struct llm_call *c, const struct head_reply *head)
@@ -298,7 +330,8 @@ copy_fields(struct llm_call *c, const struct head_reply *head)
 		const struct head_field *f = &head->fields.v[i];
 
 		if (!view_eq_nocase(f->name, VIEW("date")))
-			rc = head_add(&c->fields, f->name, f->value);
+			rc = head_add(&c->fields, f->name,
+			    llm_call_mask(c, f->value, 0));
 	}
 	return rc;
 }
@@ -321,6 +354,9 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 	else if (c->kind != LLM_CHAT) {
 		llm_call_accepted(c);
 		c->state = LLM_RELAY;
+		c->relay_left = head->content_length > 0
+		    ? (uint64_t)head->content_length
+		    : 0;
 		if (llm_call_reply_head(c, head->status,
 			head->content_length) != 0)
 			return;
@@ -336,6 +372,9 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 		c->undecoded = true;
 		llm_call_accepted(c);
 		c->state = LLM_RELAY;
+		c->relay_left = head->content_length > 0
+		    ? (uint64_t)head->content_length
+		    : 0;
 		if (llm_call_reply_head(c, head->status,
 			head->content_length) != 0)
 			return;
@@ -370,25 +409,47 @@ collect(struct llm_call *c, struct view data)
 	return false;
 }
 
+/*
+ * Bytes of a body that is not edited.  The last one of a body of known length
+ * is its end: it waits for the recorder, as a terminator does.
+ */
+static void
+relay(struct llm_call *c, struct view data)
+{
+	if (c->turn != NULL && c->relay_left > 0) {
+		c->relay_left -=
+		    data.n < c->relay_left ? data.n : c->relay_left;
+		if (c->relay_left == 0) {
+			data.n--;
+			if (buf_add(&c->held, data.p + data.n, 1) != 0) {
+				llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 503,
+				    "out_of_memory",
+				    "out of memory for the reply");
+				return;
+			}
+		}
+	}
+	if (data.n == 0 || exchange_data(c->r->x, data) == 0)
+		llm_call_pressure(c);
+}
+
 static void
 on_reply_body(void *arg, struct call *call, struct view data)
 {
 	struct llm_call *c = arg;
 
 	(void)call;
+	data = llm_call_mask(c, data, 0);
 	switch (c->state) {
 	case LLM_STREAM:
 		llm_stream_body(c, data);
 		break;
 	case LLM_RELAY:
 		call_progress(c->call);
-		if (exchange_data(c->r->x, data) == 0)
-			llm_call_pressure(c);
+		relay(c, data);
 		break;
 	case LLM_UNARY:
 		call_progress(c->call);
-		if (c->turn != NULL)
-			llm_call_record(c, MESSAGE_DATA_BODY, data);
 		if (collect(c, data))
 			llm_call_pressure(c);
 		break;
@@ -503,11 +564,12 @@ llm_call_record(struct llm_call *c, enum message_data kind, struct view v)
 {
 	if (c->turn == NULL || c->turn_ended || c->turn_done)
 		return;
-	/* no memory: the recorder will find that the counts differ */
+	/* the turn is marked as truncated then: it is not trained on */
 	if (turn_data(c->turn, kind, v) != 0)
-		log_warn("request=%llu a piece of turn data was lost: no "
-			 "memory for it",
-		    (unsigned long long)c->r->number);
+		log_warn("request=%llu session=%.*s a part of the turn cannot "
+			 "be recorded: more than `recorder_buffer` is unsent, "
+			 "or no memory",
+		    (unsigned long long)c->r->number, VIEW_ARG(c->r->session));
 }
 
 static uint64_t
@@ -603,6 +665,8 @@ llm_call_break(struct llm_call *c, enum message_outcome outcome,
 
 	if (c->state == LLM_OVER)
 		return;
+	if (c->state == LLM_UNARY && !c->turn_done && c->call != NULL)
+		llm_unary_record(c); /* a part of it, cut short */
 	c->state = LLM_OVER;
 	if (c->call != NULL)
 		call_cancel(c->call);

@@ -43,6 +43,7 @@ struct llm_shared {
 	struct llm_refusal *refusals;
 	struct jsplice edits; /* scratch of the event at hand */
 	struct buf text; /* likewise */
+	struct buf mask[2]; /* texts that quoted the upstream's key */
 	struct metric *ttft, *added, *refused, *aborted, *budget_stops;
 	uint64_t *streams;
 };
@@ -86,6 +87,7 @@ struct llm_call {
 	bool useful;
 	bool finish_seen;
 	bool logprobs_seen;
+	uint64_t relay_left; /* of a relayed body of known length */
 	bool undecoded; /* a content coding that cannot be read */
 	bool paused;
 	bool gone;
@@ -116,6 +118,11 @@ void llm_call_recording(struct llm_call *c, enum message_outcome outcome,
  */
 void llm_call_break(struct llm_call *c, enum message_outcome outcome,
     unsigned status, const char *code, const char *text);
+/*
+ * The text with the upstream's key blanked, where it is quoted; case H10.
+ * Borrowed: v itself, or scratch number `which` (0 or 1) until its next use.
+ */
+struct view llm_call_mask(struct llm_call *c, struct view v, int which);
 /* Pauses or resumes the upstream by the room that client and recorder have. */
 void llm_call_pressure(struct llm_call *c);
 void llm_call_free(struct llm_call *c);
@@ -135,6 +142,8 @@ int llm_budget_answer(struct llm_call *c) must_check;
 
 /* llm_unary.c: replies that are taken as a whole. */
 void llm_unary_end(struct llm_call *c, bool delimited);
+/* What was collected so far goes on record. */
+void llm_unary_record(struct llm_call *c);
 void llm_unary_refused(struct llm_call *c);
 void llm_unary_release(struct llm_call *c);
 

@@ -37,6 +37,8 @@ setup(struct gate *g)
 	shared.refusals = llm_refusal_new();
 	jsplice_init(&shared.edits, EDITS_MAX);
 	buf_init(&shared.text, TEXT_MAX);
+	buf_init(&shared.mask[0], TEXT_MAX);
+	buf_init(&shared.mask[1], TEXT_MAX);
 	shared.ttft = metrics_register(m, METRICS_HISTOGRAM,
 	    "time_to_first_token_seconds",
 	    "From the request to the first event with data.", upstream, ttft);
@@ -72,6 +74,8 @@ stop(struct gate *g)
 	shared.refusals = NULL;
 	jsplice_clear(&shared.edits);
 	buf_clear(&shared.text);
+	buf_clear(&shared.mask[0]);
+	buf_clear(&shared.mask[1]);
 }
 
 /* The session that the path names; p NULL: paths name none here. */

@@ -198,7 +198,8 @@ on_data(struct llm_call *c, const struct sse_event *e)
 	int rc;
 
 	note_data(c);
-	if (view_eq(view_trim(e->data), VIEW("[DONE]")))
+	/* clients take whatever begins so for the end */
+	if (view_starts(view_trim(e->data), VIEW("[DONE]")))
 		return on_done_event(c, e);
 	llm_call_record(c, MESSAGE_DATA_EVENT, e->data);
 	jsplice_reset(edits);
@@ -238,14 +239,33 @@ on_error_field(struct llm_call *c, const struct sse_event *e)
 	return rc;
 }
 
+/* The event without the upstream's key, when its pieces came apart. */
+static void
+mask_event(struct llm_call *c, struct sse_event *e)
+{
+	struct view raw = llm_call_mask(c, e->raw, 0);
+
+	if (raw.p == e->raw.p)
+		return;
+	e->raw = raw;
+	if (e->flags & SSE_ONE_LINE)
+		e->data = view_sub(raw, e->data_at, e->data.n);
+	else
+		e->data = llm_call_mask(c, e->data, 1);
+	if (e->flags & SSE_ERROR)
+		e->error = VIEW("{\"message\":\"error\"}");
+}
+
 static int
-on_event(void *arg, const struct sse_event *e)
+on_event(void *arg, const struct sse_event *whole)
 {
 	struct llm_call *c = arg;
+	struct sse_event copy = *whole, *e = &copy;
 	int rc = 0;
 
 	if (c->done_seen) /* nothing counts after [DONE] */
 		return 0;
+	mask_event(c, e);
 	if (e->flags & SSE_DATA)
 		rc = on_data(c, e);
 	else if (e->flags & SSE_ERROR)

@@ -57,6 +57,26 @@ not_usable(struct llm_call *c, const char *text)
 	    text);
 }
 
+/* What was collected, without the upstream's key; 0 or SP_E_NOMEM. */
+static int
+redact(struct llm_call *c)
+{
+	struct view text = buf_view(&c->held);
+	struct view clean = llm_call_mask(c, text, 1);
+
+	if (clean.p == text.p)
+		return 0;
+	buf_reset(&c->held, SIZE_MAX);
+	return buf_add_view(&c->held, clean);
+}
+
+void
+llm_unary_record(struct llm_call *c)
+{
+	if (c->turn != NULL && redact(c) == 0)
+		llm_call_record(c, MESSAGE_DATA_BODY, buf_view(&c->held));
+}
+
 void
 llm_unary_end(struct llm_call *c, bool delimited)
 {
@@ -65,9 +85,12 @@ llm_unary_end(struct llm_call *c, bool delimited)
 	int rc;
 
 	(void)delimited; /* JSON shows whether it is whole */
+	llm_unary_record(c);
 	jsplice_reset(edits);
-	rc =
-	    llm_reply_edit(&c->wants, buf_view(&c->held), false, edits, &facts);
+	rc = redact(c);
+	if (rc == 0)
+		rc = llm_reply_edit(&c->wants, buf_view(&c->held), false, edits,
+		    &facts);
 	if (rc == SP_E_NOMEM) {
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 503,
 		    "out_of_memory", "out of memory for the reply");
@@ -99,27 +122,6 @@ llm_unary_end(struct llm_call *c, bool delimited)
 		    "out_of_memory", "out of memory for the reply");
 	} else {
 		llm_call_recording(c, MESSAGE_OUTCOME_END, VIEW_NONE);
-	}
-}
-
-/* Blanks the upstream's key where an error reply quotes it; case H10. */
-static void
-redact(struct llm_call *c)
-{
-	const struct conf_secret *key = c->upstream->api_key;
-	struct view text = buf_view(&c->held);
-	size_t at = 0, found;
-
-	if (key == NULL || key->value.n < 4)
-		return;
-	for (;;) {
-		found = view_search(view_from(text, at), key->value);
-		if (found >= text.n - at)
-			return;
-		at += found;
-		/* the buffer is ours: same length, other bytes */
-		memset(c->held.mem + c->held.off + at, '*', key->value.n);
-		at += key->value.n;
 	}
 }
 
@@ -174,7 +176,8 @@ llm_unary_refused(struct llm_call *c)
 		return;
 	}
 	llm_call_accepted(c);
-	redact(c);
+	if (redact(c) != 0)
+		buf_reset(&c->held, SIZE_MAX);
 	buf_init(&error, 2 * ERROR_RECORD_MAX);
 	if (error_of_body(buf_view(&c->held), &error) != 0)
 		buf_reset(&error, SIZE_MAX);

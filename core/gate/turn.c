@@ -150,6 +150,19 @@ turn_entry_room(struct recorder *r, size_t n, size_t *room)
 	return SP_OK;
 }
 
+/*
+ * A piece that the recorder will never see: the record says so.  After a part
+ * of the answer nothing more of it may follow, or text would be joined that
+ * does not belong together; a request can be missed alone.
+ */
+static void
+turn_lose(struct turn *t, enum message_data kind)
+{
+	t->lost = true;
+	if (kind != MESSAGE_DATA_REQUEST)
+		t->cut = true;
+}
+
 int
 turn_data(struct turn *t, enum message_data kind, struct view v)
 {
@@ -162,8 +175,10 @@ turn_data(struct turn *t, enum message_data kind, struct view v)
 		return SP_E_STATE;
 	if (t->cut)
 		return SP_E_NOMEM;
-	if (unsent > r->unsent_max || v.n > r->unsent_max - unsent)
+	if (unsent > r->unsent_max || v.n > r->unsent_max - unsent) {
+		turn_lose(t, kind);
 		return SP_E_LIMIT;
+	}
 	do {
 		rc = turn_entry_room(r, v.n, &room);
 		if (rc != SP_OK)
@@ -172,8 +187,8 @@ turn_data(struct turn *t, enum message_data kind, struct view v)
 		v = view_from(v, piece.n);
 		turn_put_entry(t, (uint8_t)kind, v.n > 0, piece);
 	} while (v.n > 0);
-	if (rc != SP_OK && t->piece_open)
-		t->cut = true;
+	if (rc != SP_OK)
+		turn_lose(t, t->piece_open ? MESSAGE_DATA_EVENT : kind);
 	if (t->sent >= TURN_WINDOW_BYTES)
 		t->dry = true;
 	loop_task_post(r->task);
@@ -202,7 +217,7 @@ turn_flush_data(struct turn *t)
 static int
 turn_encode_end(const struct turn *t, const struct turn_end *e, struct buf *out)
 {
-	uint32_t flags = e->flags | (t->cut ? MESSAGE_TURN_TRUNCATED : 0);
+	uint32_t flags = e->flags | (t->lost ? MESSAGE_TURN_TRUNCATED : 0);
 	int rc;
 
 	rc = wire_put_u32(out, t->handle);

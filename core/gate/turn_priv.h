@@ -53,7 +53,8 @@ struct turn {
 	bool ok; /* it is on file */
 	bool dry; /* the window was used up */
 	bool piece_open; /* the last entry said that more would follow */
-	bool cut; /* memory ran out within a piece: no more data, and the end
+	bool lost; /* a piece of it was not sent: the record says so */
+	bool cut; /* it was of the answer: no more data, and the end
 		     stands for the rest of it */
 	bool in_notice, in_debt;
 	bool say_room, say_done; /* notices due */
