@@ -18,7 +18,8 @@ CACHE = os.path.join(os.environ.get("SP_CACHEDIR",
                                     os.path.join(BUILD, "cache")), "analyze")
 FLAGS = ["-std=gnu11", "-Icore", "-Imodules", "-Icontrib/scripted-model",
          "-I" + BUILD, "-DSP_LIBEXECDIR=\"/x\"", "-DSP_SYSCONFDIR=\"/x\"",
-         "-DSP_STATEDIR=\"/x\"", "-DSP_RUNDIR=\"/x\""]
+         "-DSP_STATEDIR=\"/x\"", "-DSP_RUNDIR=\"/x\"",
+         "-DSP_DOCDIR=\"/x\""]
 # Where bytes that somebody else chose are taken apart, and what privileged
 # programs do with them.
 PARSERS = ("core/json", "core/http", "core/ipc", "core/conf", "core/codec",

@@ -111,7 +111,7 @@ uint64_t
 outcome_number(int state_fd)
 {
 	struct buf text = BUF_INIT(OUTCOME_MAX);
-	enum outcome outcome;
+	enum outcome outcome = OUTCOME_PENDING;
 	uint64_t number;
 
 	if (state_fd < 0 ||
@@ -125,8 +125,8 @@ int
 outcome_wait(int state_fd, uint64_t number, const char *lock, struct buf *why)
 {
 	const struct timespec look = { .tv_nsec = OUTCOME_LOOK_NS };
-	uint64_t until = clock_ms() + OUTCOME_WAIT_MS, got;
-	enum outcome outcome;
+	uint64_t until = clock_ms() + OUTCOME_WAIT_MS, got = 0;
+	enum outcome outcome = OUTCOME_PENDING;
 	bool runs;
 	pid_t pid;
 	int rc;
