@@ -207,6 +207,12 @@ def test_check():
     r = run("-T", "-c", path)
     tap.ok(r.returncode == 0 and "drain_timeout 30s;" in r.stdout and
            "api_key env:TEST_KEY;" in r.stdout, "-T shows the defaults")
+    r = run("-t", "-c", path, "-g", "server { listen 127.0.0.1:0; "
+            "location /status { status; token env:SHORT; } }",
+            env={"TEST_KEY": KEY, "SHORT": "x" * 15})
+    tap.ok(r.returncode == 1 and
+           "env:SHORT is shorter than 16 characters" in r.stderr,
+           "-t: a token that is too short", r.stderr)
     path, _ = conf(main="user nosuchuser;")
     r = run("-t", "-c", path, env={"TEST_KEY": KEY})
     tap.ok(r.returncode == 1 and "nosuchuser" in r.stderr,
