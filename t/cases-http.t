@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import select
+import signal
 import socket
 import sys
 import tempfile
@@ -224,6 +226,51 @@ def credentials(door):
                (r.status, r.fields, r.body))
 
 
+def quoted(door):
+    """An upstream that quotes the gateway's own key, wherever it can."""
+    good = json.loads(json.dumps(GOOD).replace('"x"', json.dumps(KEY)))
+    echo = json.dumps({"choices": [{"index": 0, "delta": {"content": KEY},
+                                    "finish_reason": "stop"}]})
+    event = ("data: " + echo + "\n\n").encode()
+    cut = event.index(KEY.encode()) + 9
+    for what, play, body in (
+            ("a reply", unary(good), UNARY),
+            ("a field", unary(GOOD, headers=[("X-Key", KEY)]), UNARY),
+            ("an error", unary({"error": {"message": "bad key " + KEY}},
+                               "401 Unauthorized"), UNARY),
+            ("an error with a good status",
+             unary({"error": {"message": KEY, "code": 401}}), UNARY),
+            ("an event", sse(event), ASK),
+            ("an event in pieces", sse(event[:cut], event[cut:]), ASK)):
+        before = len(door.lines("keyed"))
+        r = door.call(play, body, "keyed")
+        seen = repr(r.fields) + r.body.decode("latin-1")
+        line = door.line(before, "keyed").decode()
+        tap.ok(KEY not in seen and KEY not in line and "****" in seen,
+               f"H10: the key is blanked in {what}", (seen, line))
+
+
+def relayed(door):
+    """The end of a reply that is not edited waits for the record, too."""
+    recorder = door.gate.children()["sallyport-recorder"]
+    os.kill(recorder, signal.SIGSTOP)
+    try:
+        door.up.play(unary({"data": [1]}))
+        s = door.gate.connect()
+        r = gate.Reply(s, gate.request({"input": "x"}, "/v1/embeddings"),
+                       read=False)
+        r.head()
+        n = int(r.headers["content-length"])
+        early = r.exactly(n - 1)
+        late = select.select([s], [], [], 0.3)[0]
+        tap.ok(early is not None and not late and not r.buf,
+               "the last byte waits for the recorder", (early, late, r.buf))
+    finally:
+        os.kill(recorder, signal.SIGCONT)
+    tap.eq(r.exactly(1), b"}", "and comes when the turn is on file")
+    s.close()
+
+
 def endpoints(door):
     door.up.play(unary({"object": "list", "data": [{"id": "m"}]}))
     r = door.gate.get("/v1/models")
@@ -279,6 +326,8 @@ with Door(server=SESSIONS) as door:
     old(door)
     large(door)
     credentials(door)
+    quoted(door)
     endpoints(door)
+    relayed(door)
 paths()
 tap.done()
