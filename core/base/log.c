@@ -1,10 +1,14 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -42,8 +46,10 @@ static struct {
 	bool to_syslog;
 	enum log_level level;
 	struct log_window windows[LOG_LEVEL_N];
+	unsigned long lost; /* lines that its reader did not take, untold */
+	bool torn; /* the last one was taken in part */
 } log_state = { "sallyport", STDERR_FILENO, false, LOG_LEVEL_NOTICE,
-	{ { 0, 0, 0 } } };
+	{ { 0, 0, 0 } }, 0, false };
 
 void
 log_init(const char *role)
@@ -86,22 +92,65 @@ log_level_name(enum log_level level)
 	return (unsigned)level < LOG_LEVEL_N ? log_levels[level].name : "?";
 }
 
+/*
+ * One write that does not wait, of at most n bytes.  A description that is
+ * shared with others keeps its flags: a socket is asked call by call, and a
+ * pipe that has room at all takes PIPE_BUF bytes (pipe(7), poll(2)).
+ */
+static ssize_t
+log_put_some(int fd, const char *p, size_t n)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLOUT };
+	ssize_t got = send(fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	int flags;
+
+	if (got >= 0 || errno != ENOTSOCK)
+		return got;
+	flags = fcntl(fd, F_GETFL);
+	if (flags >= 0 && (flags & O_NONBLOCK) == 0) {
+		if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLOUT)) {
+			errno = EAGAIN;
+			return -1;
+		}
+		if (n > PIPE_BUF)
+			n = PIPE_BUF;
+	}
+	return write(fd, p, n);
+}
+
+size_t
+log_put(int fd, const void *p, size_t n)
+{
+	size_t done = 0, tries = LOG_TRIES + n / PIPE_BUF;
+	ssize_t got;
+
+	for (; done < n && tries > 0; tries--) {
+		got = log_put_some(fd, (const char *)p + done, n - done);
+		if (got == -1 && errno != EINTR)
+			break;
+		if (got > 0)
+			done += (size_t)got;
+	}
+	return done;
+}
+
 /* Never waits for a reader that is gone or slow: the line is lost then. */
-static void
+static bool
 log_write(const char *p, size_t n)
 {
-	ssize_t got;
-	int tries;
+	size_t done;
 
-	for (tries = 0; n > 0 && tries < LOG_TRIES; tries++) {
-		got = write(log_state.fd, p, n);
-		if (got == -1 && errno != EINTR)
-			return;
-		if (got > 0) {
-			p += got;
-			n -= (size_t)got;
-		}
+	if (log_state.torn && log_put(log_state.fd, "\n", 1) != 1) {
+		log_state.lost++;
+		return false;
 	}
+	log_state.torn = false;
+	done = log_put(log_state.fd, p, n);
+	if (done == n)
+		return true;
+	log_state.torn = done > 0;
+	log_state.lost++;
+	return false;
 }
 
 /*
@@ -134,30 +183,48 @@ log_escape(char line[LOG_LINE_BYTES], size_t at, const char *text)
 	return at;
 }
 
-/* One line out, whatever the rate. */
-static void
-log_emit(enum log_level level, const char *text)
+/* One line to the descriptor: false when it was lost. */
+static bool
+log_line(enum log_level level, const char *text)
 {
 	char line[LOG_LINE_BYTES];
 	char when[32];
 	size_t at;
 	int n;
 
+	clock_format(clock_wall_us(), when);
+	n = snprintf(line, sizeof(line), "%s %s %.64s[%ld] ", when,
+	    log_level_name(level), log_state.role, (long)getpid());
+	if (n < 0)
+		return false;
+	at = log_escape(line, (size_t)n, text);
+	line[at++] = '\n';
+	return log_write(line, at);
+}
+
+/* One line out, whatever the rate. */
+static void
+log_emit(enum log_level level, const char *text)
+{
+	char line[LOG_LINE_BYTES];
+	unsigned long lost = log_state.lost;
+	size_t at;
+
 	if (log_state.to_syslog) {
 		at = log_escape(line, 0, text);
 		syslog(log_levels[level].priority, "%.*s", (int)at, line);
 		return;
 	}
-	if (log_state.fd < 0)
+	if (log_state.fd < 0 || !log_line(level, text) || lost == 0)
 		return;
-	clock_format(clock_wall_us(), when);
-	n = snprintf(line, sizeof(line), "%s %s %.64s[%ld] ", when,
-	    log_level_name(level), log_state.role, (long)getpid());
-	if (n < 0)
-		return;
-	at = log_escape(line, (size_t)n, text);
-	line[at++] = '\n';
-	log_write(line, at);
+	/* there is a reader again */
+	log_state.lost = 0;
+	snprintf(line, sizeof(line),
+	    "%lu lines before this one were lost: whoever reads the log did "
+	    "not take them",
+	    lost);
+	if (!log_line(LOG_LEVEL_WARN, line))
+		log_state.lost += lost - 1;
 }
 
 /* Begins a new second for every level whose second is over. */

@@ -8,6 +8,7 @@
 #define SP_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/err.h"
 
@@ -21,7 +22,8 @@ enum log_level {
 };
 
 /*
- * Context: any; blocks only as long as the write does.
+ * Context: any; does not wait for whoever reads the log: lines that are not
+ *          taken are counted, and told of when one is again.
  * Parameters: role, static text such as "reactor"; fd, where lines go (2 at
  *          first; -1 none), borrowed; to_syslog, lines go to syslog(3).
  */
@@ -31,6 +33,14 @@ void log_set_syslog(bool on);
 void log_set_level(enum log_level level);
 enum log_level log_level(void);
 const char *log_level_name(enum log_level level);
+
+/*
+ * Writes what can be written at once, whatever the descriptor is: its flags,
+ * which others may share, are left alone.
+ * Context: any, does not block.
+ * Returns: how many bytes were taken.
+ */
+size_t log_put(int fd, const void *p, size_t n) must_check;
 
 /*
  * At most 200 lines a second of each level; what is dropped is counted and

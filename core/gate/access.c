@@ -19,16 +19,38 @@ struct access {
 	struct buf lines;
 	int fd;
 	uint64_t lost;
+	bool torn; /* the file ends within a line, whose rest is kept */
 	bool failing; /* it was said already */
 };
 
 static void
-access_fail(struct access *a, int rc)
+access_fail(struct access *a, uint64_t lines, int rc)
 {
-	a->lost++;
+	a->lost += lines;
 	if (!a->failing)
 		log_error("access log: %s; lines are lost", err_str(rc));
 	a->failing = true;
+}
+
+/* A reader that is too slow loses lines, and nobody waits. */
+static void
+access_drop(struct access *a)
+{
+	struct view v = buf_view(&a->lines);
+	bool torn = v.n > 0 && a->torn;
+	size_t keep = torn ? view_find(v, '\n') + 1 : 0;
+	struct view gone = view_from(v, keep);
+	uint64_t lines = 0;
+
+	/* the rest of a line that began goes out before all else */
+	while (gone.n > 0) {
+		lines++;
+		gone = view_from(gone, view_find(gone, '\n') + 1);
+	}
+	if (keep <= v.n)
+		buf_truncate(&a->lines, keep);
+	if (lines > 0)
+		access_fail(a, lines, SP_E_AGAIN);
 }
 
 static void
@@ -36,17 +58,19 @@ access_flush(void *arg)
 {
 	struct access *a = arg;
 	struct view v = buf_view(&a->lines);
-	struct iovec iov = { a->lines.mem + a->lines.off, v.n };
-	size_t done = 0;
-	int rc;
+	size_t done;
 
 	if (v.n > 0 && a->fd >= 0) {
-		rc = fd_writev(a->fd, &iov, 1, &done);
-		/* a reader that is too slow loses lines, and nobody waits */
-		if (rc == SP_OK && done == v.n)
+		done = log_put(a->fd, v.p, v.n);
+		if (done > 0)
+			a->torn = v.p[done - 1] != '\n';
+		if (done == v.n) {
 			a->failing = false;
-		else
-			access_fail(a, rc == SP_OK ? SP_E_AGAIN : rc);
+		} else {
+			buf_consume(&a->lines, done);
+			access_drop(a);
+			return;
+		}
 	}
 	buf_reset(&a->lines, 4096);
 }
@@ -84,8 +108,10 @@ void
 access_set_fd(struct access *a, int fd)
 {
 	access_flush(a);
+	buf_reset(&a->lines, 4096);
 	fd_close(&a->fd);
 	a->fd = fd;
+	a->torn = false;
 	a->failing = false;
 }
 
@@ -153,7 +179,7 @@ access_add(struct access *a, const struct access_line *line)
 		rc = buf_add_char(&a->lines, '\n');
 	if (rc != SP_OK) {
 		buf_truncate(&a->lines, before);
-		access_fail(a, rc);
+		access_fail(a, 1, rc);
 		return;
 	}
 	loop_task_post(a->task);

@@ -185,9 +185,8 @@ site_open_log(struct view path, int *fd, const char **why)
 	    view_eq(path, VIEW("syslog")))
 		return SP_OK;
 	if (view_eq(path, VIEW("stderr"))) {
-		if (*fd < 0)
-			*fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 4);
-		return *fd < 0 ? err_from_errno(errno) : SP_OK;
+		/* whoever reads it may stop doing so */
+		return *fd < 0 ? fd_own_writer(STDERR_FILENO, fd) : SP_OK;
 	}
 	text = mem_strndup(path.p, path.n);
 	if (text == NULL)

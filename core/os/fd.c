@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -42,6 +43,22 @@ fd_nonblock(int fd)
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
 		return err_from_errno(errno);
 	return SP_OK;
+}
+
+int
+fd_own_writer(int fd, int *out)
+{
+	char path[40];
+
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	do
+		*out = open(path,
+		    O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+	while (*out < 0 && errno == EINTR);
+	/* a socket, or one that another user has opened for us */
+	if (*out < 0)
+		*out = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	return *out < 0 ? err_from_errno(errno) : SP_OK;
 }
 
 int

@@ -18,6 +18,12 @@
 /* Closes *fd once and sets it to -1; -1 is allowed. */
 void fd_close(int *fd);
 int fd_nonblock(int fd) must_check;
+/*
+ * Another descriptor to write (at the end) to what fd is open on: with
+ * O_NONBLOCK where it can be had without changing what others share, see
+ * log_put() for the rest.
+ */
+int fd_own_writer(int fd, int *out) must_check;
 /* One read or writev; *done is what was moved.  Read at the end: SP_E_EOF. */
 int fd_read(int fd, void *p, size_t n, size_t *done) must_check;
 int fd_writev(int fd, const struct iovec *v, int n, size_t *done) must_check;

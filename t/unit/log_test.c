@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -115,6 +116,50 @@ test_rate(void)
 	tap_ok(strstr(drain(), "back") != NULL, "that level too");
 }
 
+/* The reader of a pipe whose flags others share, or of a socket, stops. */
+static void
+test_reader_stops(void)
+{
+	char block[4096] = { 0 };
+	int two[2], i;
+
+	if (pipe(two) != 0)
+		return;
+	(void)fcntl(two[0], F_SETFL, O_NONBLOCK);
+	while (log_put(two[1], block, sizeof(block)) > 0)
+		continue;
+	tap_is_int(fcntl(two[1], F_GETFL) & O_NONBLOCK, 0,
+	    "a full pipe did not block, and has its flags");
+	log_set_fd(two[1]);
+	for (i = 0; i < 3; i++)
+		log_error("into a full pipe");
+	while (read(two[0], block, sizeof(block)) > 0)
+		continue;
+	log_error("it reads again");
+	memset(block, 0, sizeof(block));
+	tap_ok(read(two[0], block, sizeof(block) - 1) > 0 &&
+		strstr(block, "it reads again\n") != NULL &&
+		strstr(block, " 3 lines before this one were lost") != NULL,
+	    "what was lost is counted and told");
+	log_error("once");
+	memset(block, 0, sizeof(block));
+	tap_ok(read(two[0], block, sizeof(block) - 1) > 0 &&
+		strstr(block, "once\n") != NULL &&
+		strstr(block, "lost") == NULL,
+	    "once");
+	close(two[0]);
+	close(two[1]);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, two) != 0)
+		return;
+	while (log_put(two[1], block, sizeof(block)) > 0)
+		continue;
+	tap_ok(true, "a full socket did not block");
+	close(two[0]);
+	tap_is_int((long)log_put(two[1], block, 10), 0,
+	    "nor does one that is gone");
+	close(two[1]);
+}
+
 static void
 test_broken(void)
 {
@@ -167,6 +212,7 @@ main(void)
 	test_escape();
 	test_rate();
 	test_broken();
+	test_reader_stops();
 	close(rd);
 	close(wr);
 	return tap_done();
