@@ -724,6 +724,105 @@ def test_sessions():
     eq(r.stop(), 0, "sessions: stop")
 
 
+def content(path):
+    return [x["response"]["choices"][0]["message"]["content"]
+            for x in lines_of(path)]
+
+
+def test_disturbed():
+    """Others remove, rename, replace and write to a file that is in use."""
+    r = Recorder(home("disturbed"))
+    path = r.file()
+    r.turn(1, "one")
+    head = lines_of(path)[-1]["hash"]
+    os.unlink(path)
+    eq(r.turn(2, "two")[:3], (2, OK, 2), "the file was removed: it goes on")
+    eq(content(path), ["two"], "in a new file")
+    eq(lines_of(path)[0]["prev"], head, "whose chain goes on")
+    head = check_chain(path, head)
+    os.rename(path, path + ".moved")
+    eq(r.turn(3, "three")[:3], (3, OK, 3), "the file was renamed: it goes on")
+    eq((content(path), content(path + ".moved")), (["three"], ["two"]),
+       "in a new file, the other stays as it was")
+    ok(check_chain(path, head) is not None, "whose chain goes on")
+    other = b'{"a":1}\n{"torn'
+    with open(path + ".new", "wb") as f:
+        f.write(other)
+    os.rename(path + ".new", path)
+    eq(r.turn(4, "four")[:3], (4, OK, 4), "the file was replaced: it goes on")
+    with open(path, "rb") as f:
+        got = f.read()
+    ok(got.startswith(b'{"a":1}\n{"turn":4,'), "behind its last whole line",
+       got[:100])
+    with open(r.file("default.jsonl.torn"), "rb") as f:
+        eq(f.read(), b'{"torn\n', "what was torn is set aside")
+    with open(path, "ab") as f:
+        f.write(b"half a li")
+    eq(r.turn(5, "five")[:3], (5, OK, 5), "written to by another: it goes on")
+    with open(path, "rb") as f:
+        got = f.read().split(b"\n")
+    eq((len(got), strict(got[2])["prev"]), (4, strict(got[1])["hash"]),
+       "and nothing is glued on to that")
+    r.open(6)
+    r.open(7)
+    os.rename(path, path + ".again")
+    for h in (6, 7):
+        r.end(h, flags=DONE_SEEN)
+    for _ in range(2):
+        r.wait_done()
+    eq([x["turn"] for x in lines_of(path)], [6, 7], "two that end together")
+    ok(check_chain(path, lines_of(path)[0]["prev"]) is not None,
+       "and hang together")
+    os.rename(path, path + ".last")
+    eq(r.stop(), 0, "a stop")
+    ok(not os.path.exists(path) and
+       not os.path.exists(r.file("default.seal")),
+       "no seal is written of what is not there", os.listdir(r.traces))
+    with open(os.path.join(r.home, "log"), encoding="utf-8") as f:
+        log = f.read()
+    for text in ("was removed or renamed while", "was replaced while",
+                 "was written to by another while", "there is no seal of"):
+        ok(text in log, f"the log says: {text}", log)
+
+
+def test_other_seal():
+    """A seal of the file that had the name before is kept."""
+    r = Recorder(home("otherseal"))
+    r.turn(1, "one")
+    r.stop()
+    with open(r.file("default.seal"), "rb") as f:
+        seal = f.read()
+    os.rename(r.file(), r.file("default.jsonl.old"))
+    r = Recorder(r.home)
+    r.turn(1, "two")
+    r.stop()
+    first = lines_of(r.file("default.jsonl.old"))[0]["hash"]
+    kept = r.file(f"default.of-{first[:16]}.seal")
+    ok(os.path.exists(kept) and open(kept, "rb").read() == seal,
+       "the seal of the file before", os.listdir(r.traces))
+    with open(r.file("default.seal"), encoding="utf-8") as f:
+        s = json.load(f)
+    eq((s["turns"], s.get("earlier")), (1, []), "is no earlier one of this")
+
+
+def test_seal_after_kill():
+    """What a killed process wrote is sealed by the stop of the next."""
+    r = Recorder(home("sealkill"))
+    eq(ask(r, CREATE, session(b"open-1"))[0], 1, "a session")
+    r.turn(1, "one", session="open-1")
+    r.turn(2, "two")
+    r.kill()
+    r = Recorder(r.home)
+    eq(r.stop(), 0, "a stop without a call")
+    seals = sorted(x for x in os.listdir(r.traces) if x.endswith(".seal"))
+    eq(seals, ["default.seal", "open-1.seal"], "seals what was not sealed")
+    before = [open(r.file(x), "rb").read() for x in seals]
+    r = Recorder(r.home)
+    r.stop()
+    eq([open(r.file(x), "rb").read() for x in seals], before,
+       "seals that hold stay as they are")
+
+
 def test_not_a_file():
     r = Recorder(home("odd"))
     os.symlink("/etc/passwd", r.file("link.jsonl"))
@@ -851,6 +950,9 @@ test_together()
 test_pass()
 test_locked()
 test_sessions()
+test_disturbed()
+test_other_seal()
+test_seal_after_kill()
 test_not_a_file()
 print(f"1..{COUNT}")
 sys.exit(FAILED != 0)

@@ -14,6 +14,7 @@ enum {
 	MINUTE_MS = 60 * 1000,
 	FLOOR_MS = 1000,
 	SOON_MS = 500,
+	SEAL_MS = 2000, /* of the time that a stop may take */
 	REPLAY_QUEUE_BYTES = 1024 * 1024, /* unsent, while sessions are told */
 };
 
@@ -383,4 +384,5 @@ peer_shutdown(struct peer *p)
 	turns_forget(&p->turns);
 	registry_forget(p->registry);
 	store_seal_all(p->store, "shutdown");
+	registry_seal(p->registry, clock_ms() + SEAL_MS);
 }

@@ -161,6 +161,31 @@ registry_clear(struct registry *r)
 	fd_close(&r->fd);
 }
 
+void
+registry_seal(struct registry *r, uint64_t until_ms)
+{
+	const struct conf *c = r->store->conf;
+	struct registry_session *s;
+	size_t i;
+
+	for (i = 0; i < c->captures_n; i++)
+		store_seal_stale(r->store, c->captures[i], VIEW("default"),
+		    "shutdown");
+	TAILQ_FOREACH (s, &r->sessions, link) {
+		if (s->ended_us != 0)
+			continue;
+		if (clock_ms() >= until_ms) {
+			log_warn("no time left to look at the seals of all "
+				 "open sessions");
+			return;
+		}
+		for (i = 0; i < c->captures_n; i++)
+			if (view_eq(c->captures[i]->name, s->m.capture))
+				store_seal_stale(r->store, c->captures[i],
+				    s->m.id, "shutdown");
+	}
+}
+
 /* ---- what the API shows --------------------------------------------------- */
 
 static const struct conf_capture *

@@ -104,6 +104,12 @@ struct jwrite;
 void registry_write(const struct registry *r, const struct registry_session *s,
     struct jwrite *w);
 
+/*
+ * At the end: traces of open sessions, and of the default ones, that a process
+ * before this one wrote and did not seal; no new one once it is until_ms.
+ */
+void registry_seal(struct registry *r, uint64_t until_ms);
+
 /* For the journal: adds a copy; NULL without memory, or when there is one. */
 struct registry_session *registry_add(struct registry *r,
     const struct session_msg *m) must_check;

@@ -400,6 +400,33 @@ store_drop(struct store *s, const struct conf *conf)
 }
 
 void
+store_seal_stale(struct store *s, const struct conf_capture *c,
+    struct view session, const char *reason)
+{
+	const struct store_dir *dir = dir_of(s, c);
+	struct buf name = BUF_INIT(TRACE_NAME_MAX + 1);
+	struct trace *t = NULL;
+	int rc;
+
+	if (dir == NULL)
+		return;
+	rc = store_file_name(c, session, &name);
+	if (rc == 0)
+		rc = buf_add_char(&name, '\0');
+	if (rc == 0 && is_there(dir->fd, name.mem + name.off))
+		rc = store_get(s, c, session, &t);
+	if (t != NULL && !trace_sealed(t))
+		rc = trace_seal(t, s->signer, reason);
+	if (rc != 0)
+		log_error("trace of session %.*s: cannot write the seal: %s",
+		    VIEW_ARG(session), err_str(rc));
+	store_put(s, t);
+	if (t != NULL && t->refs == 0)
+		forget(s, t); /* there may be more of them than descriptors */
+	buf_clear(&name);
+}
+
+void
 store_seal_all(struct store *s, const char *reason)
 {
 	struct trace *t;

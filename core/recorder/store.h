@@ -80,6 +80,12 @@ int store_read(struct store *s, const struct conf_capture *capture,
 void store_trim(struct store *s);
 /* Seals every file that was written to since its last seal. */
 void store_seal_all(struct store *s, const char *reason);
+/*
+ * Seals a session's file, if there is one that has no seal as it is; for
+ * files that this process has not written to.
+ */
+void store_seal_stale(struct store *s, const struct conf_capture *capture,
+    struct view session, const char *reason);
 
 /*
  * Room: true when each directory's filesystem has more free than the floor

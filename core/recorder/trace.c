@@ -316,6 +316,91 @@ wrote(struct trace *t, const char *head, const struct chain_sum *more)
 		chain_sum_add(&t->sum, more);
 }
 
+/* ---- what others do to the file ------------------------------------------- */
+
+/* What became of the file since the last write; NULL: it is as it was. */
+static const char *
+disturbed(const struct trace *t)
+{
+	struct stat ours, named;
+
+	if (fstat(t->fd, &ours) != 0 ||
+	    fstatat(t->dir, t->name, &named, AT_SYMLINK_NOFOLLOW) != 0)
+		return "was removed or renamed";
+	if (ours.st_dev != named.st_dev || ours.st_ino != named.st_ino)
+		return "was replaced";
+	if ((uint64_t)ours.st_size != t->size)
+		return (uint64_t)ours.st_size > t->size
+		    ? "was written to by another"
+		    : "was cut short";
+	return NULL;
+}
+
+/* The lines that wait are chained on to the head that there is now. */
+static int
+rechain(struct trace *t)
+{
+	struct buf old = BUF_INIT(TRACE_GROUP_BYTES);
+	struct buf line = BUF_INIT(TRACE_GROUP_BYTES);
+	struct view rest, one;
+	struct chain_link link;
+	int rc = 0;
+
+	buf_take(&old, &t->group);
+	chain_sum_init(&t->group_sum);
+	memcpy(t->group_head, t->head, sizeof(t->group_head));
+	rest = buf_view(&old);
+	while (rc == 0 && view_split(&rest, '\n', &one)) {
+		if (one.n <= CHAIN_END)
+			continue; /* what is behind the last line's end */
+		buf_reset(&line, TRACE_GROUP_BYTES);
+		memcpy(link.prev, t->group_head, sizeof(link.prev));
+		rc = buf_add_view(&line, view_sub(one, 0, one.n - CHAIN_END));
+		if (rc == 0)
+			rc = chain_close(&line, &link);
+		if (rc == 0)
+			rc = buf_add_view(&t->group, buf_view(&line));
+		if (rc != 0)
+			break;
+		memcpy(t->group_head, link.hash, sizeof(t->group_head));
+		chain_sum_line(&t->group_sum, &link, buf_len(&line));
+	}
+	buf_clear(&old);
+	buf_clear(&line);
+	return rc;
+}
+
+/*
+ * Before each write: a file that is not what it was is opened anew by its
+ * name, and looked at as at the start.  A new one goes on with the chain.
+ */
+static int
+renew(struct trace *t)
+{
+	char head[DIGEST_HEX + 1];
+	const char *how = t->fd >= 0 ? disturbed(t) : NULL;
+	int rc;
+
+	if (how == NULL)
+		return 0;
+	log_error("trace %s: the file %s while it was in use; it is opened "
+		  "anew",
+	    t->name, how);
+	memcpy(head, t->head, sizeof(head));
+	trace_close(t);
+	t->sealed = false;
+	rc = trace_open(t);
+	if (rc == 0 && t->size == 0) {
+		/* turns of the file that is gone are not in this one */
+		memcpy(t->head, head, sizeof(t->head));
+		t->undelivered_n = 0;
+		t->undelivered_more = 0;
+	}
+	if (rc == 0 && buf_len(&t->group) > 0 && strcmp(t->head, head) != 0)
+		rc = rechain(t);
+	return rc;
+}
+
 static int
 append(struct trace *t, struct buf *line)
 {
@@ -349,6 +434,8 @@ trace_append(struct trace *t, struct buf *line, const struct signer *k)
 {
 	int rc = trace_open(t);
 
+	if (rc == 0)
+		rc = renew(t);
 	if (rc == 0 && is_full(t, buf_len(line) + CHAIN_END))
 		rc = roll(t, k);
 	if (rc != 0)
@@ -380,7 +467,9 @@ trace_flush(struct trace *t, const struct signer *k)
 
 	if (buf_len(&t->group) == 0)
 		return;
-	rc = write_group(t);
+	rc = renew(t);
+	if (rc == 0)
+		rc = write_group(t);
 	/* as above; the roll ends where the group begins */
 	if (rc == SP_E_LIMIT && t->roll_bytes > 0 && t->size > 0) {
 		rc = roll(t, k);
@@ -546,6 +635,54 @@ sum_file(struct trace *t)
 	return rc;
 }
 
+static int
+read_seal(const struct trace *t, const char *name, struct buf *out)
+{
+	int fd, rc;
+
+	rc = fd_open_beneath(t->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK,
+	    0, &fd);
+	if (rc != 0)
+		return rc;
+	rc = fd_read_all(fd, out);
+	fd_close(&fd);
+	return rc;
+}
+
+bool
+trace_sealed(struct trace *t)
+{
+	struct buf text = BUF_INIT(SEAL_MAX_BYTES);
+	char name[FILE_NAME_MAX];
+	struct seal_facts f;
+
+	if (!t->sealed && t->fd >= 0 &&
+	    seal_name(view_str(t->name), name, sizeof(name)) == 0 &&
+	    read_seal(t, name, &text) == 0 &&
+	    seal_check(buf_view(&text), &f) == 0)
+		t->sealed = f.bytes == t->size && strcmp(f.last, t->head) == 0;
+	buf_clear(&text);
+	return t->sealed;
+}
+
+/* A seal of another file that had this name keeps its word elsewhere. */
+static int
+move_foreign_seal(const struct trace *t, const char *name,
+    const struct seal_facts *f)
+{
+	char to[FILE_NAME_MAX + 32];
+	int stem = (int)(strlen(name) - (sizeof(".seal") - 1));
+
+	(void)snprintf(to, sizeof(to), "%.*s.of-%.16s.seal", stem, name,
+	    f->first);
+	if (renameat(t->dir, name, t->dir, to) != 0)
+		return err_from_errno(errno);
+	log_warn("trace %s: the seal that was there is of another file, and "
+		 "is %s now",
+	    t->name, to);
+	return 0;
+}
+
 /* The seal that is there becomes a line in the list of the next one. */
 static int
 read_earlier(const struct trace *t, const char *name, struct buf *out)
@@ -555,15 +692,16 @@ read_earlier(const struct trace *t, const char *name, struct buf *out)
 	struct jscan_span v;
 	struct jscan s;
 	struct view list = VIEW_NONE;
-	int fd, rc;
+	bool good;
+	int rc;
 
-	rc = fd_open_beneath(t->dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK,
-	    0, &fd);
-	if (rc != 0)
-		return rc == SP_E_NOTFOUND ? 0 : rc;
-	rc = fd_read_all(fd, &old);
-	fd_close(&fd);
-	if (rc == 0 && seal_check(buf_view(&old), &f) == 0) {
+	rc = read_seal(t, name, &old);
+	good = rc == 0 && seal_check(buf_view(&old), &f) == 0;
+	if (good && f.turns > 0 && strcmp(f.first, t->sum.first.hash) != 0) {
+		buf_clear(&old);
+		return move_foreign_seal(t, name, &f);
+	}
+	if (good) {
 		jscan_init(&s, buf_view(&old), 0);
 		if (jscan_find(buf_view(&old), VIEW("earlier"), &v) == 1 &&
 		    v.kind == JSCAN_ARRAY && v.end - v.start > 2 &&
@@ -583,7 +721,7 @@ read_earlier(const struct trace *t, const char *name, struct buf *out)
 			rc = buf_add_char(out, ']');
 	}
 	buf_clear(&old);
-	return rc;
+	return rc == SP_E_NOTFOUND ? 0 : rc;
 }
 
 static int
@@ -609,6 +747,22 @@ replace_file(const struct trace *t, const char *name, struct view text)
 	return rc;
 }
 
+/* What would be sealed is the file that has the name. */
+static int
+still_there(struct trace *t)
+{
+	struct stat ours, named;
+
+	if (fstat(t->fd, &ours) == 0 &&
+	    fstatat(t->dir, t->name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
+		return renew(t);
+	log_error("trace %s: the file was removed, renamed or replaced while "
+		  "it was in use: there is no seal of what was written",
+	    t->name);
+	return SP_E_NOTFOUND;
+}
+
 int
 trace_seal(struct trace *t, const struct signer *k, const char *reason)
 {
@@ -626,6 +780,8 @@ trace_seal(struct trace *t, const struct signer *k, const char *reason)
 
 	if (rc == 0 && (t->size == 0 || t->sealed))
 		return 0;
+	if (rc == 0)
+		rc = still_there(t);
 	if (rc == 0 && !t->sum_ok)
 		rc = sum_file(t);
 	if (rc == 0)

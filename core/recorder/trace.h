@@ -76,7 +76,8 @@ int trace_open(struct trace *t) must_check;
 void trace_close(struct trace *t);
 /*
  * Ends the record with the chain's members and appends it by one write.  What
- * a short write left is cut off again.
+ * a short write left is cut off again.  A file that was removed, renamed,
+ * replaced or written to by another is opened anew before.
  * Parameters: line, as record_write() made it; k, signs the file that is
  *          rolled to make room.
  * Returns: 0; SP_E_NOSPC disk or quota full; SP_E_LIMIT; SP_E_NOMEM; the
@@ -106,9 +107,13 @@ void trace_keep_request(struct trace *t, uint64_t turn,
     const uint8_t sha256[DIGEST_BYTES]);
 uint64_t trace_find_request(const struct trace *t,
     const uint8_t sha256[DIGEST_BYTES]);
+/* Whether a seal is there that holds for the open file as it is. */
+bool trace_sealed(struct trace *t);
 /*
- * Writes the seal of the file as it is.
- * Returns: 0, also when there is nothing new to seal; the call's error.
+ * Writes the seal of the file as it is.  One that is there of another file is
+ * renamed to NAME.of-<first hash>.seal.
+ * Returns: 0, also when there is nothing new to seal; SP_E_NOTFOUND the file
+ *          has its name no more; the call's error.
  */
 int trace_seal(struct trace *t, const struct signer *k,
     const char *reason) must_check;
