@@ -34,6 +34,7 @@ struct sessions_call {
 	char why[SESSIONS_WHY_MAX]; /* of a refusal */
 	/* a new one */
 	struct session_msg msg;
+	uint32_t seen; /* members of the request, a bit each */
 	struct buf text; /* what msg points to */
 	char key[SESSIONS_KEY_MAX];
 	/* its trace */

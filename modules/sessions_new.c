@@ -104,6 +104,8 @@ take_word(struct sessions_call *c, const struct field *f, struct view v,
 		return refuse(c,
 		    "%s: expected 1 to %zu visible ASCII characters", f->name,
 		    f->max);
+	if (f->kind == FIELD_ID && c->msg.id.n > 0 && !view_eq(c->msg.id, text))
+		return refuse(c, "id, session_id: two different ones");
 	*(struct view *)(void *)((char *)&c->msg + f->at) = text;
 	return 0;
 }
@@ -137,6 +139,34 @@ take_number(struct sessions_call *c, const struct field *f,
 	return 0;
 }
 
+/* Two members of one name: which of them counts is anybody's guess. */
+static bool
+has_twins(struct view object)
+{
+	struct jscan_span key, before, v;
+	struct jscan s, again;
+
+	jscan_init(&s, object, 0);
+	if (jscan_enter(&s) != 0)
+		return false;
+	while (jscan_member(&s, &key) == 1) {
+		jscan_init(&again, object, 0);
+		if (jscan_enter(&again) != 0)
+			return false;
+		while (jscan_member(&again, &before) == 1 &&
+		    before.start < key.start) {
+			if (view_eq(jscan_text(&again, &before),
+				jscan_text(&s, &key)))
+				return true;
+			if (jscan_skip(&again, &v) != 0)
+				return false;
+		}
+		if (jscan_skip(&s, &v) != 0)
+			return false;
+	}
+	return false;
+}
+
 /* Made strict on one line; c->text has room, so that it does not move. */
 static int
 take_json(struct sessions_call *c, const struct field *f, struct view v,
@@ -159,6 +189,10 @@ take_json(struct sessions_call *c, const struct field *f, struct view v,
 	if (rc != 0 || strict.n > f->max)
 		return refuse(c, "%s: expected at most %zu bytes of JSON",
 		    f->name, f->max);
+	if (w.nonfinite > 0)
+		return refuse(c, "%s: NaN and infinity are not JSON", f->name);
+	if (has_twins(strict))
+		return refuse(c, "%s: a member stands there twice", f->name);
 	if (f->kind == FIELD_SAMPLING) {
 		rc = roster_sampling(strict, &sampling, &n);
 		mem_free(sampling);
@@ -179,7 +213,11 @@ take_field(struct sessions_call *c, const struct field *f,
     const struct jscan *s, const struct jscan_span *v)
 {
 	struct view raw = jscan_raw(s, v);
+	uint32_t bit = (uint32_t)1 << (f - fields);
 
+	if ((c->seen & bit) != 0)
+		return refuse(c, "%s: it stands there twice", f->name);
+	c->seen |= bit;
 	if (v->kind == JSCAN_NULL)
 		return 0;
 	if (f->override != NULL && !allowed(c, f->override))
@@ -326,20 +364,52 @@ sessions_new_read(struct sessions_call *c)
 
 /* ---- the answer ----------------------------------------------------------- */
 
-/* The model door of the same server, unless the configuration names one. */
-static struct view
-door_path(const struct sessions_call *c)
+/* Whether paths of that door hold a session's id: its `session_path`. */
+static bool
+door_names_session(const struct conf_location *l)
 {
-	const struct conf_server *server = c->r->location->server;
+	const struct conf_directive *row = l->handler->directives;
+	unsigned at = 0;
+
+	while (conf_modules[at] != NULL && conf_modules[at] != l->handler)
+		at++;
+	for (; row->name != NULL && conf_modules[at] != NULL; row++)
+		if (strcmp(row->name, "session_path") == 0)
+			return *(
+			    const bool *)((const char *)l->module_conf[at] +
+			    row->offset);
+	return false;
+}
+
+/* The model door of the same server; NULL: it has none. */
+static const struct conf_location *
+own_door(const struct conf_server *server)
+{
 	size_t i;
 
-	if (c->conf->door.n > 0)
-		return c->conf->door;
 	for (i = 0; i < server->locations_n; i++)
 		if (strcmp(server->locations[i]->handler->name,
 			"llm_intercept") == 0)
-			return server->locations[i]->path;
-	return VIEW_NONE;
+			return server->locations[i];
+	return NULL;
+}
+
+/* The door's path, or what the configuration names instead. */
+static int
+put_door_path(const struct sessions_call *c, struct buf *out)
+{
+	const struct conf_location *l;
+	int rc;
+
+	if (c->conf->door.n > 0)
+		return buf_add_view(out, c->conf->door);
+	l = own_door(c->r->location->server);
+	if (l == NULL)
+		return SP_E_NOTFOUND;
+	if (!door_names_session(l))
+		return buf_add_view(out, l->path);
+	rc = view_eq(l->path, VIEW("/")) ? 0 : buf_add_view(out, l->path);
+	return rc == 0 ? buf_add_str(out, "/$session/v1") : rc;
 }
 
 /* The door with $session put in. */
@@ -364,12 +434,12 @@ static void
 put_base_url(const struct sessions_call *c, struct jwrite *w)
 {
 	const struct head_request *q = &c->r->x->request;
-	struct view door = door_path(c);
-	struct buf url = BUF_INIT(4096);
-	int rc = door.n > 0 ? 0 : SP_E_NOTFOUND;
+	struct buf url = BUF_INIT(4096), path = BUF_INIT(4096);
+	int rc = put_door_path(c, &path);
+	struct view door = buf_view(&path);
 
 	/* a path is on the host that was asked */
-	if (rc == 0 && door.p[0] == '/')
+	if (rc == 0 && view_starts(door, VIEW("/")))
 		rc = q->authority.n == 0
 		    ? SP_E_NOTFOUND
 		    : buf_printf(&url, "%s://%.*s", q->tls ? "https" : "http",
@@ -381,6 +451,7 @@ put_base_url(const struct sessions_call *c, struct jwrite *w)
 		jwrite_string(w, buf_view(&url));
 	else
 		jwrite_null(w);
+	buf_clear(&path);
 	buf_clear(&url);
 }
 

@@ -42,8 +42,8 @@ def conf(url, sessions=""):
 
 
 class Door(gate.Gate):
-    def __init__(self, url, **kw):
-        super().__init__(conf(url, **kw), env={"ADMIN": ADMIN})
+    def __init__(self, url, text=None, **kw):
+        super().__init__(text or conf(url, **kw), env={"ADMIN": ADMIN})
 
     def ask(self, method, path, body=None, key=ADMIN, headers=None):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -137,6 +137,20 @@ def test_bad(d):
             ("an upstream of its own", {"llm_url": "http://x/v1"}, 400,
              "bad_session"),
             ("an unknown field", {"max_calls": 5}, 400, "bad_session"),
+            ("a member twice", b'{"model":"a","model":"b"}', 400,
+             "bad_session"),
+            ("a bound twice", b'{"max_wall_s":1,"budget":{"max_wall_s":2}}',
+             400, "bad_session"),
+            ("two ids", {"id": "two-1", "session_id": "two-2"}, 400,
+             "bad_session"),
+            ("metadata with a member twice", b'{"metadata":{"a":1,"a":2}}',
+             400, "bad_session"),
+            ("metadata with NaN", b'{"metadata":{"a":[NaN]}}', 400,
+             "bad_session"),
+            ("sampling with infinity", b'{"sampling":{"top_p":Infinity}}',
+             400, "bad_session"),
+            ("no end of time", b'{"max_wall_s":Infinity}', 400,
+             "bad_session"),
             ("nulls", {"llm_url": None, "session_id": None}, 201, None)):
         got = d.ask("POST", "/sessions", body)
         eq((got[0], got[1].get("error", {}).get("code")), (status, want),
@@ -561,6 +575,20 @@ def test_stuck(d, t):
     eq(d.call(t["key"])[0], 200, "calls go on")
 
 
+def test_own_door(url):
+    """The base URL of a door whose paths name the session."""
+    for where in ("/", "/roll"):
+        text = (f"upstream m {{ server {url}/v1; }}\ncapture c {{ }}\n"
+                f"server {{ listen 127.0.0.1:0; location {where} {{"
+                " llm_intercept; upstream m; capture c; session_path on; }\n"
+                "location /sessions { sessions; token env:ADMIN; } }")
+        with Door(url, text=text) as d:
+            s = d.create(id="s-1")
+            path = s["base_url"].split(str(d.port))[1]
+            eq(path, f"{where.rstrip('/')}/s-1/v1", f"{where}: base_url")
+            eq(d.call(s["key"], where=path)[0], 200, "leads to the door")
+
+
 def test_conf(url):
     for text, want in (
             ("location /s { sessions; }", "expected a \"token\""),
@@ -598,6 +626,7 @@ with Scripted(script=SCRIPT) as model:
         test_ctl(door)
         test_stuck(door, second)
     test_durable(model)
+    test_own_door(model.url)
     test_conf(model.url)
 test_closed_calls()
 test_retries()
