@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "crypt/digest.h"
@@ -20,6 +21,7 @@ enum {
 	JOURNAL_GROWN_BYTES = 64 * 1024 * 1024, /* it is made short again */
 };
 #define JOURNAL_NEW JOURNAL_FILE ".new"
+#define JOURNAL_TORN JOURNAL_FILE ".torn"
 
 /* ---- members -------------------------------------------------------------- */
 
@@ -159,9 +161,11 @@ take_line(struct registry *r, struct view text)
 	}
 	if (s == NULL)
 		return 0;
-	if (view_eq(l.op, VIEW("use")))
+	if (view_eq(l.op, VIEW("use"))) {
 		take_use(s, &l);
-	else if (view_eq(l.op, VIEW("end")) && s->ended_us == 0)
+		/* nothing is used behind an end: it was open here */
+		s->doubtful = false;
+	} else if (view_eq(l.op, VIEW("end")) && s->ended_us == 0)
 		registry_ended(r, s, l.outcome, l.ended_us);
 	return 0;
 }
@@ -368,6 +372,63 @@ compact(struct registry *r)
 	return 0;
 }
 
+/* What cannot be read is kept, or the next compaction would destroy it. */
+static void
+set_aside(struct registry *r, struct view line)
+{
+	int fd, rc;
+
+	rc = fd_open_beneath(r->dir, JOURNAL_TORN,
+	    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600, &fd);
+	if (rc == 0) {
+		rc = fd_write_all(fd, line.p, line.n);
+		if (rc == 0)
+			rc = fd_write_all(fd, "\n", 1);
+		fd_close(&fd);
+	}
+	if (rc != 0)
+		log_error("%s: a damaged line cannot be kept there: %s",
+		    JOURNAL_TORN, err_str(rc));
+}
+
+/*
+ * A damaged line may have been the end of a session, or what it used last:
+ * of the one that it names, if that can be read, else of any.
+ */
+static void
+doubt(struct registry *r, struct view line)
+{
+	const struct view mark = VIEW("\"id\":\"");
+	struct registry_session *s;
+	struct view id = view_from(line, view_search(line, mark) + mark.n);
+
+	if (view_starts(line, VIEW("{\"op\":\"create\",")))
+		return;
+	s = registry_find(r, view_sub(id, 0, view_find(id, '"')));
+	if (s != NULL) {
+		s->doubtful = true;
+		return;
+	}
+	TAILQ_FOREACH (s, &r->sessions, link)
+		s->doubtful = true;
+}
+
+/* An ended session never comes back, nor a budget that was used. */
+static void
+end_doubtful(struct registry *r)
+{
+	struct registry_session *s;
+
+	TAILQ_FOREACH (s, &r->sessions, link) {
+		if (!s->doubtful || s->ended_us != 0)
+			continue;
+		log_error("session %.*s: a damaged line of %s may have ended "
+			  "it: it is ended",
+		    VIEW_ARG(s->m.id), JOURNAL_FILE);
+		registry_ended(r, s, VIEW("unknown"), clock_wall_us());
+	}
+}
+
 static int
 read_all(struct registry *r, struct view text)
 {
@@ -379,9 +440,10 @@ read_all(struct registry *r, struct view text)
 		size_t n = view_find(text, '\n');
 
 		if (n == text.n) {
-			log_warn("%s: a torn last line of %zu bytes is "
-				 "dropped",
-			    JOURNAL_FILE, n);
+			log_warn("%s: a torn last line of %zu bytes was moved "
+				 "to %s",
+			    JOURNAL_FILE, n, JOURNAL_TORN);
+			set_aside(r, text);
 			break;
 		}
 		line = view_sub(text, 0, n);
@@ -389,12 +451,16 @@ read_all(struct registry *r, struct view text)
 		rc = line.n > 0 ? take_line(r, line) : 0;
 		if (rc == SP_E_NOMEM)
 			return rc;
-		if (rc != 0)
-			bad++;
+		if (rc == 0)
+			continue;
+		bad++;
+		set_aside(r, line);
+		doubt(r, line);
 	}
 	if (bad > 0)
-		log_error("%s: %zu lines are damaged and were left out",
-		    JOURNAL_FILE, bad);
+		log_error("%s: %zu lines are damaged and were moved to %s",
+		    JOURNAL_FILE, bad, JOURNAL_TORN);
+	end_doubtful(r);
 	return 0;
 }
 

@@ -28,6 +28,7 @@ struct registry_session {
 	uint64_t turns, complete, trainable, errors, budget_stops;
 	uint64_t findings;
 	bool dirty; /* the journal lacks what it used */
+	bool doubtful; /* a damaged line of the journal may be its end */
 	bool closing; /* on that list: its seal waits for open turns */
 	struct trace *trace; /* of a closing one; NULL none */
 	uint32_t seq; /* the request that ended it */

@@ -329,7 +329,42 @@ again(void)
 	tap_is_int(ask(registry_get, "one", -1, &reply, &text),
 	    MESSAGE_SESSION_OK, "damaged lines are left out");
 	peer_is(text, "model_calls", "7", "and torn ones");
+	peer_is(text, "state", "\"open\"", "it was used behind them");
 	buf_clear(&reply);
+}
+
+/* What was damaged is kept; what may have ended a session did so. */
+static void
+damaged(void)
+{
+	static const char kept[] =
+	    "no JSON\n"
+	    "{\"op\":\"create\",\"id\":\"../x\"}\n[]\n"
+	    "{\"op\":\"use\",\"id\":\"one\",\"calls\":9\n";
+	struct buf text = BUF_INIT(4096);
+	int fd = openat(keys, JOURNAL_FILE ".torn", O_RDONLY | O_CLOEXEC);
+	struct registry_session *s;
+
+	tap_is_int(fd_read_all(fd, &text), 0, "what was damaged is kept");
+	tap_ok(view_eq(buf_view(&text), view_str(kept)), "all of it");
+	fd_close(&fd);
+	buf_clear(&text);
+	add_to_journal("{\"op\":\"create\",\"id\":\"three\"}\n"
+		       "{\"op\":\"end\",\"id\":\"one\",\"outc\377me\":\n");
+	end();
+	start();
+	s = registry_find(&reg, VIEW("one"));
+	tap_ok(s != NULL && s->ended_us != 0 &&
+		strcmp(s->outcome, "unknown") == 0,
+	    "a damaged end is an end");
+	s = registry_find(&reg, VIEW("three"));
+	tap_ok(s != NULL && s->ended_us == 0, "of that session alone");
+	add_to_journal("{\"op\":\"en\n");
+	end();
+	start();
+	s = registry_find(&reg, VIEW("three"));
+	tap_ok(s != NULL && s->ended_us != 0, "of all, when it names none");
+	tap_is_int(unlinkat(keys, JOURNAL_FILE ".torn", 0), 0, "once");
 }
 
 /* Without memory: an error, or what was asked; never half of it. */
@@ -435,6 +470,7 @@ main(void)
 	ending();
 	replaying();
 	again();
+	damaged();
 	starving();
 	end();
 	signer_clear(&signer);
