@@ -622,7 +622,9 @@ gate_setup_modules(struct gate *g)
 static bool
 gate_drained_now(const struct gate *g)
 {
-	return g->walks_n == 0 && turn_recorder_backlog(g->recorder) == 0;
+	/* the ends of turns are with the recorder, and on file */
+	return g->walks_n == 0 && turn_recorder_backlog(g->recorder) == 0 &&
+	    turn_recorder_open(g->recorder) == 0;
 }
 
 static void

@@ -447,6 +447,8 @@ turn_recorder_free(struct recorder *r)
 	if (r == NULL)
 		return;
 	/* ends that are still here, as far as the socket takes them */
+	if (turn_link_up(r))
+		turn_settle_debts(r);
 	if (turn_link_up(r) && turn_flush_batch(r) == SP_OK &&
 	    channel_flush(r->channel) != SP_OK)
 		log_warn("recorder: %zu bytes stay unsent", turn_unsent(r));
