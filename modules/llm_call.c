@@ -275,6 +275,7 @@ llm_call_accepted(struct llm_call *c)
 	c->request_recorded = true;
 	buf_clear(&c->body);
 	buf_clear(&c->original);
+	gate_body_gone(c->r);
 }
 
 static bool
@@ -733,6 +734,7 @@ on_turn_done(void *arg, bool ok, uint64_t number, const char *text)
 void
 llm_call_free(struct llm_call *c)
 {
+	admission_leave(&c->ticket);
 	roster_detach(&c->use);
 	if (c->call != NULL)
 		call_cancel(c->call);

@@ -3,6 +3,7 @@
 #define SP_LLM_CALL_H
 
 #include "base/buf.h"
+#include "gate/admission.h"
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
@@ -54,6 +55,7 @@ struct llm_call {
 	const struct llm_intercept_conf *conf;
 	const struct conf_upstream *upstream; /* the session's, or the door's */
 	const struct conf_capture *capture; /* likewise; NULL: off */
+	struct admission_ticket ticket; /* its place among the calls */
 	struct roster_use use; /* of a session that has a key */
 	enum roster_budget spent; /* the gateway answers, no model */
 	enum llm_kind kind;

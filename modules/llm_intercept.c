@@ -6,6 +6,8 @@
 
 #include "llm_intercept.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "base/clock.h"
 #include "gate/session.h"
@@ -13,6 +15,7 @@
 
 enum {
 	TEXT_MAX = 256 * 1024 * 1024, /* an event or a reply, edited */
+	PEER_MAX = 128, /* of an address */
 	EDITS_MAX = 1000000, /* a long reply that the client wants trimmed */
 };
 
@@ -294,14 +297,14 @@ on_head(struct gate_request *r)
 	return GATE_PASS;
 }
 
+/* The call has its place: up. */
 static enum gate_verdict
-on_message(struct gate_request *r)
+go_up(struct gate_request *r)
 {
 	struct llm_call *c = r->ctx;
 	int rc;
 
 	c->whole_us = clock_us();
-	buf_take(&c->original, &r->body);
 	rc = llm_call_start(c);
 	switch (rc) {
 	case 0:
@@ -320,6 +323,60 @@ on_message(struct gate_request *r)
 	default:
 		return GATE_FAIL;
 	}
+}
+
+static enum gate_verdict
+deny_place(struct gate_request *r, enum admission_word w)
+{
+	r->outcome = admission_name(w);
+	return deny(r, admission_status(w), "too_many_calls",
+	    admission_reason(w));
+}
+
+/* What admission says of a call that it let wait. */
+static void
+on_decided(void *arg, enum admission_word w)
+{
+	struct llm_call *c = arg;
+	enum gate_verdict v;
+
+	if (c->state == LLM_OVER)
+		return;
+	v = w == ADMISSION_NOW ? go_up(c->r) : deny_place(c->r, w);
+	if (v != GATE_HOLD)
+		gate_resume(c->r, v);
+}
+
+/* Sessions count by name; callers without one by their address. */
+static enum admission_word
+ask_place(struct llm_call *c)
+{
+	const struct gate_request *r = c->r;
+	const char *peer = r->x->peer, *port = strrchr(peer, ':');
+	struct view key = r->session;
+	char address[PEER_MAX];
+
+	if (c->use.session == NULL) {
+		(void)snprintf(address, sizeof(address), "@%.*s",
+		    (int)(port != NULL ? port - peer : PEER_MAX), peer);
+		key = view_str(address);
+	}
+	c->ticket.decided = on_decided;
+	c->ticket.arg = c;
+	return admission_enter(gate_admission(r->gate), &c->ticket, key);
+}
+
+static enum gate_verdict
+on_message(struct gate_request *r)
+{
+	struct llm_call *c = r->ctx;
+	enum admission_word w;
+
+	buf_take(&c->original, &r->body);
+	w = c->kind == LLM_MODELS ? ADMISSION_NOW : ask_place(c);
+	if (w == ADMISSION_NOW)
+		return go_up(r);
+	return w == ADMISSION_HELD ? GATE_HOLD : deny_place(r, w);
 }
 
 static enum gate_verdict

@@ -176,6 +176,11 @@ struct conf_main {
 	struct conf_list resolver; /* "system" or addresses */
 	struct view pid_file; /* empty none */
 	uint64_t connections; /* most client connections at once */
+	uint64_t max_calls; /* model calls in flight; 0 no limit */
+	uint64_t max_calls_per_key; /* likewise, of a session or an address */
+	uint64_t queue_n; /* calls that may wait for a place */
+	uint64_t queue_ms; /* for how long */
+	uint64_t max_body_bytes_in_flight; /* of bodies held */
 	uint64_t drain_timeout_ms;
 	uint64_t recorder_buffer_bytes; /* unsent to the recorder, all turns */
 	struct conf_limits limits;

@@ -5,6 +5,11 @@
 
 #define MAIN(field) offsetof(struct conf_main, field)
 
+#define MIB ((uint64_t)1 << 20)
+#define MS_DAY 86400000
+
+enum { CALLS_MAX = 1000000 };
+
 static int
 parse_user(struct conf_parse *p, const struct conf_directive *row, void *base,
     const struct view *args, size_t n)
@@ -169,10 +174,41 @@ dump_resolver(const struct conf_directive *row, const void *base,
 	return rc == 0 ? buf_add_str(out, ";\n") : rc;
 }
 
-static const char *const log_words[] = { "off", "stderr", NULL };
+static int
+parse_queue(struct conf_parse *p, const struct conf_directive *row, void *base,
+    const struct view *args, size_t n)
+{
+	struct conf_main *m = base;
+	uint64_t calls = 0, ms = 0;
 
-#define MIB ((uint64_t)1 << 20)
-#define MS_DAY 86400000
+	if (n == 2 && view_eq(args[1], VIEW("off"))) {
+		m->queue_n = m->queue_ms = 0;
+		return 0;
+	}
+	if (n != 3 || num_u64(args[1], 1, CALLS_MAX, &calls) != 0 ||
+	    num_duration_ms(args[2], &ms) != 0 || ms == 0 || ms > MS_DAY)
+		return conf_error(p,
+		    "bad value for \"%s\"; expected off, or a number from 1 "
+		    "to %d and a time from 1ms to 1d",
+		    row->name, CALLS_MAX);
+	m->queue_n = calls;
+	m->queue_ms = ms;
+	return 0;
+}
+
+static int
+dump_queue(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out)
+{
+	const struct conf_main *m = base;
+
+	if (m->queue_n == 0)
+		return buf_printf(out, "%s%s off;\n", indent, row->name);
+	return buf_printf(out, "%s%s %llu %llums;\n", indent, row->name,
+	    (unsigned long long)m->queue_n, (unsigned long long)m->queue_ms);
+}
+
+static const char *const log_words[] = { "off", "stderr", NULL };
 
 const struct conf_directive core_conf_main[] = {
 	{ .name = "user",
@@ -257,6 +293,48 @@ const struct conf_directive core_conf_main[] = {
 	    .def = "10240",
 	    .args = "NUMBER",
 	    .doc = "Most connections of clients at once." },
+	{ .name = "max_calls",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_NUMBER,
+	    .offset = MAIN(max_calls),
+	    .max = CALLS_MAX,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "Most model calls in flight, over all doors; 0 sets no "
+		   "limit.\nPast it calls wait as queue says, or get 503." },
+	{ .name = "max_calls_per_key",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_NUMBER,
+	    .offset = MAIN(max_calls_per_key),
+	    .max = CALLS_MAX,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "The same of one session, or of one address without a "
+		   "session's key.\nPast it calls wait as queue says, or get "
+		   "429." },
+	{ .name = "queue",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .args_min = 1,
+	    .args_max = 2,
+	    .parse = parse_queue,
+	    .dump = dump_queue,
+	    .args = "off | NUMBER TIME",
+	    .def_doc = "off",
+	    .doc = "How many calls wait for a place at most, and for how "
+		   "long.\nSessions and addresses get places in turn, each "
+		   "its oldest call first." },
+	{ .name = "max_body_bytes_in_flight",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_SIZE,
+	    .offset = MAIN(max_body_bytes_in_flight),
+	    .min = 1024,
+	    .max = 1024 * 1024 * MIB,
+	    .def = "1g",
+	    .args = "SIZE",
+	    .doc = "Most bytes of request bodies that are held at once; past "
+		   "it requests get 503.\nA body that is larger by itself gets "
+		   "413." },
 	{ .name = "drain_timeout",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_DURATION,

@@ -80,12 +80,12 @@ gate_send_error(const struct gate_request *r, unsigned status, struct view body)
 	};
 	int rc;
 
-	/* RFC 6750 s3, RFC 9110 s10.2.3, s15.5.6 */
+	/* RFC 6750 s3, RFC 9110 s10.2.3, s15.5.6, RFC 6585 s4 */
 	if (status == 401)
 		fields[head.fields.n++] =
 		    (struct head_field){ VIEW("WWW-Authenticate"),
 			    VIEW("Bearer") };
-	if (status == 503)
+	if (status == 503 || status == 429)
 		fields[head.fields.n++] =
 		    (struct head_field){ VIEW("Retry-After"), VIEW("1") };
 	if (status == 405 && r->allow != NULL)
@@ -275,7 +275,9 @@ gate_metrics_init(struct gate *g)
 	if (g->metrics == NULL)
 		return SP_E_NOMEM;
 	rc = gate_labelled_metrics(g);
-	return rc == SP_OK ? gate_plain_metrics(g) : rc;
+	if (rc == SP_OK)
+		rc = gate_plain_metrics(g);
+	return rc == SP_OK ? admission_metrics(g->admission, g->metrics) : rc;
 }
 
 /* ---- listeners ------------------------------------------------------------ */
@@ -560,6 +562,7 @@ gate_commit(struct gate *g)
 	err_assert(gate_prepared(g));
 	g->current = g->next;
 	g->next = NULL;
+	admission_set(g->admission, &g->current->conf->main);
 	for (i = 0; i < g->ports_n; i++)
 		g->ports[i]->door = NULL;
 	for (i = 0; i < g->current->doors_n; i++)
@@ -707,11 +710,13 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	    (size_t)conf->main.recorder_buffer_bytes);
 	if (g->recorder != NULL)
 		g->roster = roster_new(g->loop, g->recorder);
+	g->admission = admission_new(g->loop);
 	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
 	    g->access == NULL || g->recorder == NULL || g->roster == NULL ||
-	    g->front == NULL)
+	    g->admission == NULL || g->front == NULL)
 		return SP_E_NOMEM;
+	admission_set(g->admission, &conf->main);
 	rc = gate_metrics_init(g);
 	if (rc == SP_OK) {
 		source.owned = NULL;
@@ -781,6 +786,7 @@ gate_free(struct gate *g)
 		mem_free(limits);
 	}
 	roster_free(g->roster);
+	admission_free(g->admission);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);
 	metrics_free(g->metrics);
@@ -817,6 +823,7 @@ gate_drain(struct gate *g, void (*drained)(void *arg), void *arg)
 	g->drained_arg = arg;
 	gate_abandon(g);
 	gate_listeners_close(g);
+	admission_drain(g->admission);
 	front_drain(g->front);
 	loop_task_post(g->drain_task);
 }
@@ -883,6 +890,12 @@ gate_roster(const struct gate *g)
 	return g->roster;
 }
 
+struct admission *
+gate_admission(const struct gate *g)
+{
+	return g->admission;
+}
+
 struct recorder *
 gate_recorder(const struct gate *g)
 {
@@ -918,4 +931,10 @@ void
 gate_finish(struct gate_request *r)
 {
 	walk_finish(r);
+}
+
+void
+gate_body_gone(struct gate_request *r)
+{
+	walk_body_gone(r);
 }

@@ -12,6 +12,7 @@
 #include "event/loop.h"
 #include "http/exchange.h"
 
+struct admission; /* admission.h */
 struct gate;
 struct generation; /* a configuration in use: gate_priv.h */
 struct metrics; /* metrics.h */
@@ -158,6 +159,7 @@ const struct conf *gate_conf(const struct gate *g);
 struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
 struct roster *gate_roster(const struct gate *g); /* roster.h */
+struct admission *gate_admission(const struct gate *g); /* admission.h */
 void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
 /* Where access lines go: taken, the one before is closed; -1 none. */
 void gate_set_access_log(struct gate *g, int fd);
@@ -171,6 +173,11 @@ void gate_resume(struct gate_request *r, enum gate_verdict v);
  * gone).  FINISH runs from the loop, then r is freed.
  */
 void gate_finish(struct gate_request *r);
+/*
+ * The module has let go of the memory of r->body that it took: it no longer
+ * counts among the bodies that are held.  Else it does until the end.
+ */
+void gate_body_gone(struct gate_request *r);
 /* A status and an error body in the surface's own shape (OpenAI's here). */
 int gate_error(struct gate_request *r, unsigned status, const char *code,
     const char *fmt, ...) printf_like(4, 5) must_check;

@@ -5,6 +5,7 @@
 #include <sys/queue.h>
 
 #include "gate/access.h"
+#include "gate/admission.h"
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
@@ -72,6 +73,7 @@ struct gate {
 	struct metrics *metrics;
 	struct recorder *recorder;
 	struct roster *roster;
+	struct admission *admission;
 	struct access *access;
 	struct front *front;
 	struct gate_port **ports; /* by number */
@@ -113,6 +115,7 @@ void generation_reap(struct gate *g, bool all);
 extern const struct exchange_consumer walk_consumer;
 void walk_resume(struct gate_request *r, enum gate_verdict v);
 void walk_finish(struct gate_request *r);
+void walk_body_gone(struct gate_request *r);
 /* Ends every open request so that its client sees that it is not whole. */
 void walk_abort_all(struct gate *g);
 /* Tells the gate that a request is over (gate.c). */

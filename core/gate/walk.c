@@ -33,6 +33,7 @@ struct walk {
 	bool body_off; /* nobody wants what still comes */
 	bool aborted_by_us; /* the drain's deadline passed */
 	uint64_t discarded;
+	size_t held; /* bytes of the body that count as held */
 };
 
 static void walk_step(struct walk *w, enum gate_verdict v);
@@ -46,6 +47,15 @@ walk_break(struct walk *w)
 	exchange_abort(w->x);
 }
 
+void
+walk_body_gone(struct gate_request *r)
+{
+	struct walk *w = (struct walk *)r;
+
+	admission_body_give(r->gate->admission, w->held);
+	w->held = 0;
+}
+
 static void
 walk_error(struct walk *w, unsigned status, const char *code,
     const char *message)
@@ -53,6 +63,7 @@ walk_error(struct walk *w, unsigned status, const char *code,
 	w->state = WALK_SERVED;
 	w->body_off = true;
 	buf_clear(&w->r.body);
+	walk_body_gone(&w->r);
 	if (gate_error(&w->r, status, code, "%s", message) != SP_OK)
 		walk_break(w);
 }
@@ -111,17 +122,29 @@ walk_message(struct walk *w)
 	walk_step(w, walk_hook(w, GATE_MESSAGE));
 }
 
+/* No body may be larger than all together. */
+static uint64_t
+walk_body_max(const struct walk *w)
+{
+	uint64_t max = w->r.location->limits.client_max_body_bytes;
+	uint64_t all = admission_body_max(w->r.gate->admission);
+
+	return all < max ? all : max;
+}
+
 static void
 walk_too_large(struct walk *w)
 {
 	char text[128];
 	struct buf b = BUF_INIT(sizeof(text));
-	uint64_t max = w->r.location->limits.client_max_body_bytes;
+	uint64_t max = walk_body_max(w);
 
 	if (buf_printf(&b,
-		"the body is larger than %llu bytes: raise client_max_body or "
-		"send less",
-		(unsigned long long)max) != SP_OK ||
+		"the body is larger than %llu bytes: raise %s or send less",
+		(unsigned long long)max,
+		max < w->r.location->limits.client_max_body_bytes
+		    ? "max_body_bytes_in_flight"
+		    : "client_max_body") != SP_OK ||
 	    buf_add_char(&b, '\0') != SP_OK)
 		buf_clear(&b);
 	w->r.outcome = "too_large";
@@ -130,12 +153,20 @@ walk_too_large(struct walk *w)
 	buf_clear(&b);
 }
 
+static void
+walk_too_many(struct walk *w)
+{
+	w->r.outcome = admission_name(ADMISSION_BODY_BYTES);
+	walk_error(w, admission_status(ADMISSION_BODY_BYTES), "too_many_calls",
+	    admission_reason(ADMISSION_BODY_BYTES));
+}
+
 /* The HEAD hooks have passed it: the body, if somebody wants it. */
 static void
 walk_collect(struct walk *w)
 {
 	const struct head_request *q = &w->x->request;
-	uint64_t max = w->r.location->limits.client_max_body_bytes;
+	uint64_t max = walk_body_max(w);
 
 	if (!w->module->wants_body) {
 		w->body_off = true;
@@ -144,6 +175,12 @@ walk_collect(struct walk *w)
 	}
 	if (q->content_length > 0 && (uint64_t)q->content_length > max) {
 		walk_too_large(w);
+		return;
+	}
+	if (q->content_length > 0 &&
+	    !admission_body_fits(w->r.gate->admission,
+		(uint64_t)q->content_length)) {
+		walk_too_many(w);
 		return;
 	}
 	buf_init(&w->r.body, (size_t)max);
@@ -257,6 +294,7 @@ walk_over(struct walk *w)
 	LIST_REMOVE(w, link);
 	g->walks_n--;
 	buf_clear(&w->r.body);
+	walk_body_gone(&w->r);
 	generation_unref(w->r.generation);
 	mem_free(w);
 	gate_walk_over(g);
@@ -347,10 +385,17 @@ walk_on_body(struct exchange *x, struct view data)
 		walk_discard(w, data.n);
 		return;
 	}
-	rc = buf_add_view(&w->r.body, data);
-	if (rc == SP_E_LIMIT) {
+	if (data.n > w->r.body.max - buf_len(&w->r.body)) {
 		walk_too_large(w);
-	} else if (rc != SP_OK) {
+		return;
+	}
+	if (!admission_body_take(w->r.gate->admission, data.n)) {
+		walk_too_many(w);
+		return;
+	}
+	w->held += data.n;
+	rc = buf_add_view(&w->r.body, data);
+	if (rc != SP_OK) {
 		w->r.outcome = "no_memory";
 		walk_error(w, 503, "no_memory",
 		    "no memory for the body: try again later");
