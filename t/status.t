@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Status, health and the gate's own errors, by the daemon as it runs."""
+import fcntl
 import json
 import os
 import shutil
@@ -268,6 +269,23 @@ def test_access_log():
     ok(TOKEN not in text, "and no secrets", text)
 
 
+def test_log_reader(upstream):
+    """Whoever reads standard error stops doing so: lines are lost."""
+    d = Daemon(conf(upstream.port).replace(f"access_log {TMP}/access.log",
+                                           "access_log stderr"))
+    fcntl.fcntl(d.p.stderr, fcntl.F_SETPIPE_SZ, 4096)
+    c = Client(d.ports[0])
+    got = [c.ask("GET", "/health")[0] for _ in range(200)]
+    eq(got, [200] * 200, "requests are answered while nobody reads the log")
+    with open(f"/proc/{d.p.pid}/fdinfo/2") as f:
+        flags = int(f.read().split("flags:")[1].split()[0], 8)
+    ok(not flags & os.O_NONBLOCK, "what is shared keeps its flags", flags)
+    eq(d.end(), 0, "exit status")
+    lines = [x for x in "".join(d.log).splitlines() if '"path"' in x]
+    ok(0 < len(lines) < 200 and all(json.loads(x) for x in lines),
+       "whole lines, and not all of them", lines)
+
+
 def test_connections(upstream):
     d = Daemon(conf(upstream.port, "connections 3;"))
     port = d.ports[0]
@@ -349,6 +367,7 @@ def main():
     test_status(d.ports[0])
     eq(d.end(), 0, "exit status")
     test_access_log()
+    test_log_reader(upstream)
     test_connections(upstream)
     test_drain(upstream)
     test_tls(upstream)
