@@ -37,6 +37,7 @@ CREATE, FINISH, GET, LIST = range(68, 72)
 REQUEST, EVENT, ERROR, BODY = 1, 2, 3, 4
 END, STATUS, UPSTREAM, CLIENT_GONE, SHUTDOWN, LOST = range(1, 7)
 OK, FULL = 1, 2
+REFUSED = 4
 STREAM, PASS, DONE_SEEN = 1, 16, 32
 
 
@@ -642,7 +643,13 @@ def test_locked():
     s = Recorder(home("locked"))
     eq(s.first[0], FAILED_START, "one recorder has a registry at a time")
     s = Recorder(home("locked"), keys="keys2")
-    eq(s.turn(1)[1], 3, "a file that another process has is not touched")
+    s.open(1)
+    eq(s.wait_done()[:3], (1, REFUSED, 0),
+       "a file that another process has is not touched: told at once")
+    s.data(1, REQUEST, REQ)
+    s.end(1)
+    eq(s.wait_done()[:3], (1, 3, 0), "and at the end once more")
+    s.delivered(1, 0)
     s.stop()
     eq(r.turn(2)[:3], (2, OK, 2), "and the owner goes on")
     r.stop()

@@ -56,6 +56,7 @@ struct turn {
 	bool lost; /* a piece of it was not sent: the record says so */
 	bool cut; /* it was of the answer: no more data, and the end
 		     stands for the rest of it */
+	bool refused; /* the recorder said at once that it has no trace */
 	bool in_notice, in_debt;
 	bool say_room, say_done; /* notices due */
 	bool owe_end, owe_delivered, delivered; /* messages due */

@@ -171,9 +171,20 @@ turn_filed(struct turn *t, uint8_t result, uint64_t number)
 	mem_free(t->opening);
 	t->opening = NULL;
 	if (t->owner.done != NULL)
-		t->say_done = true;
+		t->say_done = !t->refused;
 	else
 		t->owe_delivered = true;
+	turn_notice(t);
+}
+
+/* There is no trace for it; its end is answered once more. */
+static void
+turn_refused(struct turn *t)
+{
+	t->refused = true;
+	t->ok = false;
+	t->text = "its trace cannot be opened";
+	t->say_done = t->owner.done != NULL;
 	turn_notice(t);
 }
 
@@ -231,6 +242,11 @@ turn_on_done(struct recorder *r, struct wire *w)
 		reason = view_of(w->p, n);
 		w->p += n;
 		w->n -= n;
+		if (t != NULL && turn_is_open(t) && !t->refused &&
+		    result == MESSAGE_RESULT_REFUSED) {
+			turn_refused(t);
+			continue;
+		}
 		if (t == NULL || t->state != TURN_ENDED ||
 		    result < MESSAGE_RESULT_OK ||
 		    result > MESSAGE_RESULT_FAILED)

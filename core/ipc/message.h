@@ -157,6 +157,8 @@ enum message_result {
 	MESSAGE_RESULT_OK = 1,
 	MESSAGE_RESULT_FULL, /* disk full */
 	MESSAGE_RESULT_FAILED, /* any other failure to write */
+	/* of an open turn: it has no trace; its end is answered once more */
+	MESSAGE_RESULT_REFUSED = 4,
 };
 
 enum message_session {

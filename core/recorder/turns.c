@@ -201,9 +201,13 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 	u->trace_rc = store_get(t->store, c, session, &u->trace);
 	if (u->trace_rc == 0)
 		u->number = ++u->trace->turn_high;
-	else
+	else {
 		log_error("session %s: cannot open its trace: %s", u->session,
 		    err_str(u->trace_rc));
+		/* told at once, before there is a reply */
+		u->refuse = true;
+		t->refused_n++;
+	}
 	return 0;
 }
 
@@ -589,7 +593,9 @@ put_done(const struct turn *u, struct buf *body)
 	size_t n = strlen(r->finish_reason);
 	int rc;
 
-	if (u->write_rc != 0)
+	if (!u->ended)
+		result = MESSAGE_RESULT_REFUSED;
+	else if (u->write_rc != 0)
 		result = u->write_rc == SP_E_NOSPC ? MESSAGE_RESULT_FULL
 						   : MESSAGE_RESULT_FAILED;
 	rc = wire_put_u32(body, u->handle);
@@ -630,11 +636,34 @@ after_done(struct turns *t, struct turn *u)
 	turn_free(t, old);
 }
 
+/* Those that have no trace hear of it while they are open, and at the end. */
+static void
+put_refused(struct turns *t, struct buf *body)
+{
+	struct turn *u;
+
+	TAILQ_FOREACH_REVERSE(u, &t->open, turn_list, link)
+	{
+		if (t->refused_n == 0 ||
+		    body->max - buf_len(body) < DONE_ENTRY_MAX)
+			return;
+		if (!u->refuse)
+			continue;
+		if (put_done(u, body) != 0)
+			return;
+		u->refuse = false;
+		t->refused_n--;
+	}
+	t->refused_n = 0; /* the others have ended */
+}
+
 bool
 turns_next_done(struct turns *t, struct buf *body)
 {
 	struct turn *u;
 
+	if (t->refused_n > 0)
+		put_refused(t, body);
 	while ((u = TAILQ_FIRST(&t->done)) != NULL &&
 	    body->max - buf_len(body) >= DONE_ENTRY_MAX) {
 		size_t before = buf_len(body);

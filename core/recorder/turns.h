@@ -23,6 +23,7 @@ struct turn {
 	const struct conf_capture *capture;
 	struct trace *trace; /* NULL: its file could not be had */
 	int trace_rc; /* then why */
+	bool refuse; /* and the reactor was not told so yet */
 	char session[STORE_SESSION_MAX + 1];
 	uint64_t number, wall_us, opened_us;
 	unsigned flags;
@@ -53,6 +54,7 @@ struct turns {
 	struct turn_list open, ended, done; /* done: to be told */
 	struct turn_list credit;
 	size_t open_n, ended_n;
+	size_t refused_n; /* that the reactor may have to be told of */
 	struct buf line; /* the record being written */
 	struct digest *digest; /* of requests */
 	size_t full_bytes; /* not 0: a record of that size found no room */

@@ -340,6 +340,18 @@ results(void)
 	tap_ok(hear(&handle, &body) == MESSAGE_TURN_DELIVERED && body.p[0] == 0,
 	    "not delivered");
 	t = open_turn(&h);
+	hear(&handle, &body);
+	h.done = 0;
+	say_done(handle, MESSAGE_RESULT_REFUSED, 0);
+	tap_is_int(hear(&handle, &body), 0, "refused while it is open");
+	tap_ok(h.done == 1 && !h.ok, "its owner hears of it");
+	turn_delivered(t, false);
+	tap_is_int(hear(&handle, &body), MESSAGE_TURN_END, "it ends");
+	say_done(handle, MESSAGE_RESULT_FAILED, 0);
+	tap_ok(hear(&handle, &body) == MESSAGE_TURN_DELIVERED && body.p[0] == 0,
+	    "is answered once more, and over");
+	tap_is_int(h.done, 1, "its owner heard of it once");
+	t = open_turn(&h);
 	h.drop = t;
 	hear(&handle, &body);
 	if (turn_end(t, &good_end) != SP_OK)
