@@ -237,7 +237,9 @@ class Recorder:
         for e in events(text):
             self.data(handle, EVENT, e)
         self.end(handle, flags=DONE_SEEN, **kw)
-        return self.wait_done()
+        done = self.wait_done()
+        # refused at once, or by the time that it ended
+        return self.wait_done() if done[1] == REFUSED else done
 
     def stop(self):
         self.helper.send(STOP)
