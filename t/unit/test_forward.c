@@ -167,7 +167,7 @@ fill(struct head_fields *f)
 	static const char *const pairs[] = { "Authorization", "Bearer sess-42",
 		"X-API-Key", "dummy", "api-key", "dummy", "x-goog-api-key",
 		"dummy", "Cookie", "a=b", "Expect", "100-continue", "Host",
-		"other.example", "Content-Length", "99", "Accept-Encoding",
+		"other.example", "Content-Length", "1234567", "Accept-Encoding",
 		"gzip, br", "Connection", "close, X-Mine", "X-Mine", "secret",
 		"TE", "trailers", "Upgrade", "h2c", "HTTP2-Settings", "AAA",
 		"Proxy-Authorization", "Basic x", "Keep-Alive", "timeout=5",
@@ -187,7 +187,7 @@ static void
 with_key(void)
 {
 	static const char *const gone[] = { "sess-42", "dummy", "a=b", "100-c",
-		"other.example", "99", "gzip", "X-Mine", "secret", "trailers",
+		"other.example", "1234567", "gzip", "X-Mine", "secret", "trailers",
 		"h2c", "AAA", "Basic", "timeout=5", NULL };
 	static const char *const kept[] = { "User-Agent: agent/1\r\n",
 		"Content-Type: application/json\r\n", "X-Session-Id: s1\r\n",
