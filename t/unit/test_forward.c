@@ -187,8 +187,8 @@ static void
 with_key(void)
 {
 	static const char *const gone[] = { "sess-42", "dummy", "a=b", "100-c",
-		"other.example", "1234567", "gzip", "X-Mine", "secret", "trailers",
-		"h2c", "AAA", "Basic", "timeout=5", NULL };
+		"other.example", "1234567", "gzip", "X-Mine", "secret",
+		"trailers", "h2c", "AAA", "Basic", "timeout=5", NULL };
 	static const char *const kept[] = { "User-Agent: agent/1\r\n",
 		"Content-Type: application/json\r\n", "X-Session-Id: s1\r\n",
 		"x-session-affinity: s2\r\n", "X-Client-Request-Id: 9f\r\n",
