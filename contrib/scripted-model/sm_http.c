@@ -66,7 +66,7 @@ head_len(struct view v, size_t from)
 {
 	size_t i = from > 3 ? from - 3 : 0;
 
-	for (; i < v.n; i++) {
+	for (; v.p != NULL && i < v.n; i++) {
 		if (v.p[i] != '\n')
 			continue;
 		if (i + 1 < v.n && v.p[i + 1] == '\n')
@@ -171,7 +171,8 @@ feed_head(struct sm_http *h, struct buf *in)
 	struct view head;
 	size_t n, skip = 0;
 
-	while (skip < v.n && (v.p[skip] == '\r' || v.p[skip] == '\n'))
+	while (v.p != NULL && skip < v.n &&
+	    (v.p[skip] == '\r' || v.p[skip] == '\n'))
 		skip++;
 	if (skip > 0) {
 		buf_consume(in, skip);

@@ -60,7 +60,7 @@ access_flush(void *arg)
 	struct view v = buf_view(&a->lines);
 	size_t done;
 
-	if (v.n > 0 && a->fd >= 0) {
+	if (v.p != NULL && v.n > 0 && a->fd >= 0) {
 		done = log_put(a->fd, v.p, v.n);
 		if (done > 0)
 			a->torn = v.p[done - 1] != '\n';
