@@ -52,6 +52,7 @@ show_parties(unsigned set)
 		{ MESSAGE_HELPER, "helper" },
 		{ MESSAGE_REACTOR, "reactor" },
 		{ MESSAGE_RECORDER, "recorder" },
+		{ MESSAGE_KEEPER, "keeper" },
 	};
 	const char *comma = "";
 	size_t i;
@@ -74,7 +75,7 @@ show_messages(void)
 	printf("\nmessages, version %d (number name from to bytes):\n",
 	    MESSAGE_VERSION);
 	for (i = 0; i < n; i++) {
-		printf("  %3u %-14s ", rows[i].type, rows[i].name);
+		printf("  %3u %-19s ", rows[i].type, rows[i].name);
 		show_parties(rows[i].from);
 		printf(" -> ");
 		show_parties(rows[i].to);

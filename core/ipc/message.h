@@ -22,6 +22,7 @@ enum message_party {
 	MESSAGE_HELPER = 1 << 0,
 	MESSAGE_REACTOR = 1 << 1,
 	MESSAGE_RECORDER = 1 << 2,
+	MESSAGE_KEEPER = 1 << 3, /* of one sandbox: sallyport-init */
 };
 
 /* The state of a channel's user: what it may be sent now. */
@@ -120,6 +121,88 @@ enum message_type {
 	 */
 	MESSAGE_TRACE_FILE, /* fd open for reading; u32 request number, u64
 			       bytes that are whole lines */
+	/*
+	 * Helper to a keeper.  SPEC, GIVE (as many as the spec needs), then
+	 * BUILD; all else after its READY.
+	 */
+	MESSAGE_KEEPER_SPEC = 128, /* fd sealed memfd: sandbox_msg_spec */
+	MESSAGE_KEEPER_GIVE, /* fd; u8 enum sandbox_fd, u32 index */
+	MESSAGE_KEEPER_BUILD, /* empty */
+	MESSAGE_KEEPER_RUN, /* fd sealed memfd: sandbox_msg_run; u32 handle */
+	MESSAGE_KEEPER_SIGNAL, /* u32 handle (0: every process), u8 signal */
+	MESSAGE_KEEPER_FREEZE, /* u32 request, u8 1 freeze, 0 thaw */
+	MESSAGE_KEEPER_FILE, /* u32 request, u8 enum sandbox_file_op, u32 mode,
+				u64 most bytes, bytes path */
+	MESSAGE_KEEPER_FILE_PUT, /* fd; the same as KEEPER_FILE */
+	MESSAGE_KEEPER_SHARE, /* u32 request: the workspace's mount, please */
+	/*
+	 * Kill everything, say EMPTY or STUCK, delete everything, say GONE,
+	 * exit.  The only message that may come before READY.
+	 */
+	MESSAGE_KEEPER_END,
+	/* keeper to helper */
+	MESSAGE_KEEPER_READY =
+	    144, /* u32 pid of pid 1, as the helper sees it */
+	MESSAGE_KEEPER_FAILED, /* u8 enum sandbox_stage, u32 errno, bytes what:
+				  all is undone, GONE follows */
+	MESSAGE_KEEPER_STDIO, /* fd; u32 handle, u8 0 stdin, 1 stdout, 2 stderr,
+				 3 event pipe */
+	MESSAGE_KEEPER_STARTED, /* u32 handle, u32 pid inside */
+	MESSAGE_KEEPER_NOT_STARTED, /* u32 handle, u8 enum sandbox_stage, u32
+				       errno, bytes what */
+	MESSAGE_KEEPER_EXITED, /* u32 handle, u8 enum sandbox_end, u8 status,
+				  u64 user us, u64 system us, u64 peak bytes */
+	MESSAGE_KEEPER_FROZEN, /* u32 request, u8 1 frozen, 0 thawed; u32 errno */
+	MESSAGE_KEEPER_FILE_DONE, /* u32 request, u8 enum sandbox_file_result,
+				     u64 size, bytes what */
+	MESSAGE_KEEPER_FILE_DATA, /* fd sealed memfd; u32 request: comes before
+				     its FILE_DONE */
+	MESSAGE_KEEPER_SHARED, /* fd detached mount; u32 request */
+	MESSAGE_KEEPER_EMPTY, /* u64 us from END: nothing lives any more */
+	MESSAGE_KEEPER_STUCK, /* u32 processes left, bytes what; it tries on */
+	MESSAGE_KEEPER_GONE, /* empty: nothing is left */
+	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, bytes */
+	MESSAGE_KEEPER_WATCH, /* fd fanotify on the workspace; empty */
+	/* reactor to helper: episodes */
+	MESSAGE_EPISODE_CREATE = 160, /* u32 request, bytes environment */
+	MESSAGE_EPISODE_RESET, /* u32 request, u32 slot, u32 generation */
+	MESSAGE_EPISODE_END, /* u32 request, u32 slot, u32 generation */
+	MESSAGE_EPISODE_FREEZE, /* u32 request, u32 slot, u32 generation, u8 */
+	MESSAGE_EPISODE_FILE, /* u32 request, u32 slot, u32 generation, then as
+				 KEEPER_FILE from its op on */
+	MESSAGE_EPISODE_FILE_PUT, /* fd; the same */
+	MESSAGE_PROCESS_RUN, /* fd sealed memfd: sandbox_msg_run; u32 slot, u32
+				generation, u8 enum sandbox_side, u32 handle
+				(the reactor's, unique while it lives) */
+	MESSAGE_PROCESS_SIGNAL, /* u32 slot, u32 generation, u32 handle, u8 */
+	MESSAGE_EPISODE_RESUME, /* empty: a new reactor asks what there is */
+	/* helper to reactor; what is of one episode begins with slot and
+	 * generation */
+	MESSAGE_EPISODE_MADE = 176, /* u32 slot, u32 generation, u32 request,
+				       bytes environment: the answer to CREATE
+				       and RESET; its listeners come before */
+	MESSAGE_EPISODE_REFUSED, /* u32 request, u8 enum sandbox_refusal, bytes
+				    what: stage and cause */
+	MESSAGE_EPISODE_LISTENER, /* fd; u32 slot, u32 generation, u32 index of
+				     the `inside` (enum netns_door above) */
+	MESSAGE_EPISODE_NFLOG, /* fd; u32 slot, u32 generation */
+	MESSAGE_EPISODE_WATCH, /* fd fanotify; u32 slot, u32 generation */
+	MESSAGE_EPISODE_ENDED, /* u32 slot, u32 generation, u32 request (0:
+				  unasked), u8 enum sandbox_end, bytes what;
+				  EMPTY of all its sandboxes: nothing lives */
+	MESSAGE_EPISODE_FROZEN, /* u32 slot, u32 generation, u32 request, u8 */
+	MESSAGE_EPISODE_FILE_DONE, /* u32 slot, u32 generation, then as
+				      KEEPER_FILE_DONE */
+	MESSAGE_EPISODE_FILE_DATA, /* fd; u32 slot, u32 generation, u32 request */
+	MESSAGE_PROCESS_STDIO, /* fd; u32 slot, u32 generation, u32 handle, u8 */
+	MESSAGE_PROCESS_STARTED, /* u32 slot, u32 generation, u32 handle, u32 */
+	MESSAGE_PROCESS_NOT_STARTED, /* u32 slot, u32 generation, then as
+					KEEPER_NOT_STARTED */
+	MESSAGE_PROCESS_EXITED, /* u32 slot, u32 generation, then as
+				   KEEPER_EXITED */
+	MESSAGE_EPISODE_EVENT, /* u32 slot, u32 generation, then as
+				  KEEPER_EVENT */
+	MESSAGE_EPISODE_GUARANTEES, /* bytes: the table, JSON; after START */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };

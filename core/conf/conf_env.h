@@ -1,0 +1,157 @@
+/* environment NAME { ... }: what an episode's sandbox is made from. */
+#ifndef SP_CONF_CONF_ENV_H
+#define SP_CONF_CONF_ENV_H
+
+#include "conf/conf.h"
+
+enum {
+	CONF_ENV_EPISODES_MAX = 1000, /* of all environments together */
+	CONF_ENV_RULES_MAX = 1000,
+	CONF_ENV_INSIDE_MAX = 16, /* listeners of one environment */
+	CONF_ENV_PROCESSES_MAX = 32,
+	CONF_ENV_ASSETS_MAX = 64,
+	CONF_ENV_PATHS_MAX = 64,
+	CONF_ENV_UIDS_MIN = 4, /* of one episode: see conf_env_uids */
+};
+
+/* Guarantees of `require`, bits; names in conf_env_guarantees. */
+enum conf_env_guarantee {
+	CONF_ENV_ASSET_ISOLATION = 1 << 0,
+	CONF_ENV_EGRESS_CONTROL = 1 << 1,
+	CONF_ENV_PRIVILEGE_DROP = 1 << 2,
+	CONF_ENV_CONTROL_PLANE_ISOLATION = 1 << 3,
+	CONF_ENV_PRINCIPAL_ISOLATION = 1 << 4,
+	CONF_ENV_CREDENTIAL_ISOLATION = 1 << 5,
+	CONF_ENV_RESOURCE_ISOLATION = 1 << 6,
+	CONF_ENV_TRACE_INTEGRITY = 1 << 7,
+};
+/* By bit, NULL-terminated: "asset_isolation", ... */
+extern const char *const conf_env_guarantees[];
+
+enum conf_env_worker {
+	CONF_ENV_WORKER_NONE,
+	CONF_ENV_WORKER_STDIO,
+	CONF_ENV_WORKER_HTTP,
+	CONF_ENV_WORKER_FRAMES,
+};
+enum conf_env_storage { CONF_ENV_STORAGE_MEMORY, CONF_ENV_STORAGE_DISK };
+enum conf_env_enforcement { CONF_ENV_ENFORCE_LINUX, CONF_ENV_ENFORCE_LOCAL };
+enum conf_env_via { CONF_ENV_VIA_AUTO, CONF_ENV_VIA_VETH, CONF_ENV_VIA_RELAY };
+
+/* One file beneath the directory of assets, by its use. */
+struct conf_env_asset {
+	struct view kind; /* "oracle", "solution", "rubric", any word */
+	struct view path; /* relative, no "..", no leading slash */
+	struct conf_pos pos;
+};
+
+/* allow tcp CIDR PORTS | udp CIDR PORTS | host NAME PORTS */
+struct conf_env_rule {
+	struct conf_pos pos;
+	uint8_t proto; /* IPPROTO_TCP or IPPROTO_UDP */
+	bool is_host;
+	struct view host; /* lower case, with is_host; "*.example" allowed */
+	uint32_t net; /* host byte order, without host bits */
+	uint8_t prefix; /* bits */
+	uint16_t port_low, port_high;
+};
+
+/* process NAME { trust workload|privileged; command ...; asset KIND; } */
+struct conf_env_process {
+	struct view name;
+	struct conf_pos pos;
+	bool privileged;
+	struct conf_list command;
+	struct view asset; /* kind; empty: none */
+};
+
+struct conf_environment {
+	struct view name;
+	unsigned index; /* in conf->environments */
+	struct conf_pos pos;
+	unsigned enforcement; /* enum conf_env_enforcement */
+
+	struct view workspace; /* absolute; empty: an empty workspace */
+	uint64_t workspace_bytes;
+	uint64_t workspace_inodes;
+	unsigned storage; /* enum conf_env_storage */
+
+	unsigned worker; /* enum conf_env_worker */
+	uint16_t worker_port; /* of CONF_ENV_WORKER_HTTP */
+	struct conf_list worker_command;
+	struct view worker_factory; /* of frames: MODULE:ATTR */
+	struct view worker_action_class; /* of frames: MODULE:CLASS */
+	uint64_t worker_start_ms; /* until it must be ready */
+
+	struct view assets; /* directory; empty: none */
+	struct conf_env_asset *asset;
+	size_t asset_n;
+
+	/* sandbox { } */
+	struct conf_list read_only; /* absolute paths */
+	struct conf_list read_write; /* absolute: private, bounded, empty */
+	struct view rootfs; /* absolute; empty: read_only is used */
+	uint32_t uid_first, uid_n; /* the range that sandboxes draw from */
+	uint64_t memory_bytes; /* of processes */
+	uint64_t pids;
+	uint64_t cpu_milli; /* 1000: one processor; 0 no bound */
+	uint64_t timeout_ms; /* of an episode; 0 no bound */
+	uint64_t tmp_bytes; /* each of read_write, and HOME */
+	uint64_t shm_bytes;
+	uint64_t files; /* RLIMIT_NOFILE */
+	uint64_t file_bytes; /* RLIMIT_FSIZE; 0 no bound */
+	struct conf_list env; /* NAME=VALUE for every process */
+
+	/* egress { } */
+	bool has_egress; /* at least one rule */
+	unsigned via; /* enum conf_env_via */
+	struct conf_env_rule *rules;
+	size_t rules_n;
+	uint64_t connections; /* at once, of one episode */
+
+	struct conf_env_process *processes;
+	size_t processes_n;
+	unsigned require; /* enum conf_env_guarantee bits */
+	uint64_t episodes; /* at once */
+	uint64_t warm;
+	uint64_t teardown_ms; /* until a cgroup must be empty */
+
+	/*
+	 * inside ADDR:PORT { location ... }: servers whose listener is in
+	 * each episode; not in conf->servers.  conf_server.environment is
+	 * this, and conf_listen.index counts within the environment.
+	 */
+	struct conf_server **insides;
+	size_t insides_n;
+};
+
+/*
+ * Uids that one slot takes from the range, in this order.
+ */
+enum conf_env_uids {
+	CONF_ENV_UID_INIT, /* pid 1 */
+	CONF_ENV_UID_AGENT,
+	CONF_ENV_UID_WORKER,
+	CONF_ENV_UID_ORACLE,
+};
+
+/* The environment of that name, or NULL. */
+struct conf_environment *conf_env_find(const struct conf *c, struct view name);
+/* Bytes that one episode may take: processes, workspace, /tmp, shm. */
+uint64_t conf_env_memory(const struct conf_environment *e);
+/*
+ * Whether the address lies in a range that no rule may open.
+ * Source:  the design's list: loopback, this-network, RFC 1918, 100.64/10,
+ *          link-local, 192.0.0.0/24, 192.88.99.0/24, 198.18/15, multicast,
+ *          reserved, broadcast.
+ * Parameters: addr, host byte order.
+ */
+bool conf_env_protected(uint32_t addr, uint8_t prefix);
+/* The same as (network, prefix) pairs, in host byte order; *n of them. */
+struct conf_env_range {
+	uint32_t net;
+	uint8_t prefix;
+};
+const struct conf_env_range *conf_env_ranges(size_t *n);
+
+#endif

@@ -1,0 +1,177 @@
+/* What a keeper is told to build and to run: one encoding. */
+#ifndef SP_IPC_SANDBOX_MSG_H
+#define SP_IPC_SANDBOX_MSG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "ipc/wire.h"
+
+enum {
+	SANDBOX_MSG_SPEC_MAX = 256 * 1024, /* bytes of an encoded spec */
+	SANDBOX_MSG_RUN_MAX = 2 * 1024 * 1024, /* of an encoded run */
+	SANDBOX_MSG_LIST_MAX = 4096, /* entries of one list */
+	SANDBOX_MSG_PATH_MAX = 4095,
+	SANDBOX_MSG_NAME_MAX = 64,
+};
+
+enum sandbox_side {
+	SANDBOX_AGENT = 1,
+	SANDBOX_WORKER,
+	SANDBOX_ORACLE, /* a privileged process on a copy */
+	SANDBOX_SIDES,
+};
+
+/* KEEPER_GIVE: which descriptor comes. */
+enum sandbox_fd {
+	SANDBOX_FD_NETNS = 1, /* the network namespace to live in */
+	SANDBOX_FD_SEED, /* directory: the workspace's lower layer */
+	SANDBOX_FD_WORKSPACE, /* detached mount, made by another keeper */
+	SANDBOX_FD_UPPER, /* directory whose content the upper layer starts
+			     with: copied (an oracle's) */
+	SANDBOX_FD_ASSETS, /* directory, bound read-only at /openenvd/assets */
+	SANDBOX_FD_DISK, /* directory for the upper layer (storage disk) */
+	SANDBOX_FD_STAGE, /* empty directory to mount on, in the keeper's own
+			     mount namespace */
+	SANDBOX_FD_CGROUP, /* index: enum cgroup_hierarchy; the parent */
+	SANDBOX_FD_KINDS,
+};
+
+struct sandbox_list {
+	struct view *v;
+	size_t n;
+};
+
+enum sandbox_flag {
+	SANDBOX_USERNS = 1 << 0, /* no privilege: through a user namespace */
+	SANDBOX_LOCAL = 1 << 1, /* enforcement local: plain processes */
+	SANDBOX_WATCH_FILES = 1 << 2, /* fanotify on the workspace */
+};
+
+/* From the configuration alone: the reactor has no say in it. */
+struct sandbox_spec {
+	uint32_t slot, generation;
+	uint8_t side; /* enum sandbox_side */
+	uint32_t flags; /* enum sandbox_flag */
+	struct view cgroup; /* name of the leaf: "slot-3-agent" */
+	struct view hostname;
+	uint32_t init_uid, uid, gid;
+	uint64_t memory_bytes, pids, cpu_milli;
+	uint64_t files, file_bytes; /* RLIMIT_NOFILE, RLIMIT_FSIZE */
+	uint64_t workspace_bytes, workspace_inodes;
+	uint64_t tmp_bytes, tmp_inodes, shm_bytes;
+	uint64_t teardown_ms;
+	struct view rootfs; /* path; empty: read_only is bound */
+	struct sandbox_list read_only; /* absolute paths */
+	struct sandbox_list read_write; /* absolute: private tmpfs */
+	struct view resolv_conf; /* text of /etc/resolv.conf */
+	struct view hosts; /* lines added to /etc/hosts */
+	struct sandbox_list env; /* NAME=VALUE, below what a run brings */
+};
+
+/*
+ * Context: helper writes, keeper reads; neither blocks.
+ * Owner:   views are borrowed: from the caller, from the encoded text (lists
+ *          themselves from the arena).
+ * Returns: 0; SP_E_LIMIT; SP_E_NOMEM; get also SP_E_PROTO for anything that
+ *          is missing, left over, too long, holds a NUL, or makes no sense.
+ */
+int sandbox_msg_spec_put(struct buf *b,
+    const struct sandbox_spec *s) must_check;
+int sandbox_msg_spec_get(struct view text, struct arena *a,
+    struct sandbox_spec *s) must_check;
+
+enum sandbox_run_flag {
+	SANDBOX_RUN_STDIN = 1 << 0, /* a pipe; else /dev/null */
+	SANDBOX_RUN_STDERR_TO_STDOUT = 1 << 1,
+	SANDBOX_RUN_EVENT_FD = 1 << 2, /* a pipe as OPENENVD_EVENT_FD */
+};
+
+/* One process inside: what the reactor chose. */
+struct sandbox_run {
+	uint32_t flags; /* enum sandbox_run_flag */
+	uint64_t timeout_ms; /* then it is killed with its group; 0 none */
+	struct view cwd; /* absolute, inside; empty: /workspace */
+	struct sandbox_list argv; /* at least one */
+	struct sandbox_list env; /* NAME=VALUE */
+};
+int sandbox_msg_run_put(struct buf *b, const struct sandbox_run *r) must_check;
+int sandbox_msg_run_get(struct view text, struct arena *a,
+    struct sandbox_run *r) must_check;
+
+/* Where building or starting failed; names in sandbox_msg_stage(). */
+enum sandbox_stage {
+	SANDBOX_STAGE_SPEC = 1,
+	SANDBOX_STAGE_CGROUP,
+	SANDBOX_STAGE_LIMITS,
+	SANDBOX_STAGE_NAMESPACES,
+	SANDBOX_STAGE_IDMAP,
+	SANDBOX_STAGE_NETWORK,
+	SANDBOX_STAGE_WORKSPACE,
+	SANDBOX_STAGE_ROOT,
+	SANDBOX_STAGE_DEV,
+	SANDBOX_STAGE_PROC,
+	SANDBOX_STAGE_PIVOT,
+	SANDBOX_STAGE_INIT,
+	SANDBOX_STAGE_ENTER, /* a process: joining the namespaces */
+	SANDBOX_STAGE_STDIO,
+	SANDBOX_STAGE_CREDENTIALS,
+	SANDBOX_STAGE_LANDLOCK,
+	SANDBOX_STAGE_SECCOMP,
+	SANDBOX_STAGE_EXEC,
+	SANDBOX_STAGE_CHECK, /* what the kernel says of it is not as meant */
+	SANDBOX_STAGES,
+};
+const char *sandbox_msg_stage(unsigned stage); /* "?" when unknown */
+
+/* File work in the episode: EPISODE_FILE, KEEPER_FILE. */
+enum sandbox_file_op {
+	SANDBOX_FILE_READ = 1, /* whole file, at most limit bytes */
+	SANDBOX_FILE_DIFF, /* changes of the workspace, JSON lines */
+	SANDBOX_FILE_LIST, /* one directory, JSON lines */
+	SANDBOX_FILE_PUT, /* with a descriptor: content of a new file */
+	SANDBOX_FILE_MKDIR,
+	SANDBOX_FILE_REMOVE, /* a file or a tree */
+	SANDBOX_FILE_SNAPSHOT, /* the upper layer, for an oracle */
+	SANDBOX_FILE_OPS,
+};
+enum sandbox_file_result {
+	SANDBOX_FILE_OK = 1,
+	SANDBOX_FILE_NOT_FOUND,
+	SANDBOX_FILE_ESCAPES, /* a link, a mount, or out of the root */
+	SANDBOX_FILE_SPECIAL, /* not a regular file */
+	SANDBOX_FILE_TOO_LARGE,
+	SANDBOX_FILE_NO_SPACE,
+	SANDBOX_FILE_BUSY, /* changed under the reader */
+	SANDBOX_FILE_FAILED,
+};
+
+/* Why there is no episode. */
+enum sandbox_refusal {
+	SANDBOX_REFUSED_UNKNOWN = 1, /* no such environment, slot, generation */
+	SANDBOX_REFUSED_CAPACITY, /* all episodes of it are in use */
+	SANDBOX_REFUSED_FAILED, /* building failed: text names the stage */
+	SANDBOX_REFUSED_UNCLEAN, /* the old cgroup did not empty */
+	SANDBOX_REFUSED_STATE, /* not now: it is being reset, or ends */
+};
+
+/* KEEPER_EVENT. */
+enum sandbox_event {
+	SANDBOX_EVENT_SAMPLE = 1, /* u64 wall us, u64 cpu us, u64 memory bytes,
+				     u32 processes: of the cgroup */
+	SANDBOX_EVENT_PROCESS, /* JSON object: sampled descendants */
+	SANDBOX_EVENT_OOM, /* u32 kills so far */
+	SANDBOX_EVENT_GAP, /* u64 events that were lost */
+};
+
+/* How a process or a sandbox came to its end. */
+enum sandbox_end {
+	SANDBOX_END_EXIT = 1, /* status is the exit status */
+	SANDBOX_END_SIGNAL, /* status is the signal */
+	SANDBOX_END_TIMEOUT,
+	SANDBOX_END_OOM,
+	SANDBOX_END_LOST, /* nobody knows: its keeper died */
+};
+
+#endif
