@@ -137,7 +137,8 @@ enum message_type {
 	MESSAGE_KEEPER_SHARE, /* u32 request: the workspace's mount, please */
 	/*
 	 * Kill everything, say EMPTY or STUCK, delete everything, say GONE,
-	 * exit.  The only message that may come before READY.
+	 * exit.  It may come at any time: before BUILD there is nothing but
+	 * the keeper's own end.
 	 */
 	MESSAGE_KEEPER_END,
 	/* keeper to helper */
@@ -158,7 +159,11 @@ enum message_type {
 	MESSAGE_KEEPER_FILE_DATA, /* fd sealed memfd; u32 request: comes before
 				     its FILE_DONE */
 	MESSAGE_KEEPER_SHARED, /* fd detached mount; u32 request */
-	MESSAGE_KEEPER_EMPTY, /* u64 us from END: nothing lives any more */
+	/*
+	 * u64 us from END: nothing lives any more.  Unasked when pid 1 died;
+	 * the deletion goes on, GONE follows.
+	 */
+	MESSAGE_KEEPER_EMPTY,
 	MESSAGE_KEEPER_STUCK, /* u32 processes left, bytes what; it tries on */
 	MESSAGE_KEEPER_GONE, /* empty: nothing is left */
 	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, bytes */

@@ -38,6 +38,9 @@ enum sandbox_fd {
 	SANDBOX_FD_KINDS,
 };
 
+/* In the index of SANDBOX_FD_CGROUP: the hierarchy is of version 1. */
+#define SANDBOX_FD_CGROUP_V1 0x100u
+
 struct sandbox_list {
 	struct view *v;
 	size_t n;
