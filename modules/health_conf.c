@@ -12,4 +12,5 @@ static const struct conf_directive rows[] = {
 const struct conf_module health_conf = {
 	.name = "health",
 	.directives = rows,
+	.control = "/health",
 };

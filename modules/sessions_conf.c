@@ -58,7 +58,8 @@ check(struct conf_parse *p, void *conf)
 	const struct sessions_conf *c = conf;
 	size_t i;
 
-	if (conf_current_location(p)->token == NULL)
+	if (conf_current_location(p)->token == NULL &&
+	    !conf_current_location(p)->server->control)
 		return conf_error(p,
 		    "sessions is for the operator alone; expected a "
 		    "\"token\"");
@@ -87,6 +88,7 @@ check(struct conf_parse *p, void *conf)
 const struct conf_module sessions_conf = {
 	.name = "sessions",
 	.directives = rows,
+	.control = "/sessions",
 	.conf_size = sizeof(struct sessions_conf),
 	.check = check,
 };

@@ -381,9 +381,9 @@ door_names_session(const struct conf_location *l)
 	return false;
 }
 
-/* The model door of the same server; NULL: it has none. */
+/* The model door of that server; NULL: it has none. */
 static const struct conf_location *
-own_door(const struct conf_server *server)
+door_of(const struct conf_server *server)
 {
 	size_t i;
 
@@ -392,6 +392,21 @@ own_door(const struct conf_server *server)
 			"llm_intercept") == 0)
 			return server->locations[i];
 	return NULL;
+}
+
+/* The same server's; for the control socket, which has none, the first. */
+static const struct conf_location *
+own_door(const struct sessions_call *c)
+{
+	const struct conf *conf = gate_conf(c->r->gate);
+	const struct conf_location *l = door_of(c->r->location->server);
+	size_t i;
+
+	if (l != NULL || !c->r->location->server->control)
+		return l;
+	for (i = 0; i < conf->servers_n && l == NULL; i++)
+		l = door_of(conf->servers[i]);
+	return l;
 }
 
 /* The door's path, or what the configuration names instead. */
@@ -403,7 +418,7 @@ put_door_path(const struct sessions_call *c, struct buf *out)
 
 	if (c->conf->door.n > 0)
 		return buf_add_view(out, c->conf->door);
-	l = own_door(c->r->location->server);
+	l = own_door(c);
 	if (l == NULL)
 		return SP_E_NOTFOUND;
 	if (!door_names_session(l))
@@ -430,20 +445,60 @@ put_door(const struct sessions_call *c, struct view door, struct buf *out)
 	return rc;
 }
 
+/* Where a server is, for who did not ask it: its name, or its address. */
+static int
+put_address(const struct sessions_call *c, struct buf *out)
+{
+	const struct conf_location *door = own_door(c);
+	const struct conf_server *s;
+	const struct conf_listen *l;
+	struct view host;
+	size_t i = 0;
+
+	if (door == NULL)
+		return SP_E_NOTFOUND;
+	s = door->server;
+	while (i < s->listens_n && s->listens[i].is_unix)
+		i++;
+	if (i == s->listens_n)
+		return SP_E_NOTFOUND;
+	l = &s->listens[i];
+	host = l->address;
+	if (s->server_names.n > 0)
+		host = s->server_names.v[0];
+	else if (view_eq(host, VIEW("*")) || view_eq(host, VIEW("0.0.0.0")) ||
+	    view_eq(host, VIEW("::")))
+		host = VIEW("localhost");
+	if (l->port == 0) /* the kernel's choice */
+		return SP_E_NOTFOUND;
+	return buf_printf(out,
+	    view_find(host, ':') < host.n ? "%s://[%.*s]:%u" : "%s://%.*s:%u",
+	    l->ssl ? "https" : "http", VIEW_ARG(host), l->port);
+}
+
+/* A path is on the host that was asked. */
+static int
+put_host(const struct sessions_call *c, struct buf *out)
+{
+	const struct head_request *q = &c->r->x->request;
+
+	if (c->r->location->server->control)
+		return put_address(c, out);
+	if (q->authority.n == 0)
+		return SP_E_NOTFOUND;
+	return buf_printf(out, "%s://%.*s", q->tls ? "https" : "http",
+	    VIEW_ARG(q->authority));
+}
+
 static void
 put_base_url(const struct sessions_call *c, struct jwrite *w)
 {
-	const struct head_request *q = &c->r->x->request;
 	struct buf url = BUF_INIT(4096), path = BUF_INIT(4096);
 	int rc = put_door_path(c, &path);
 	struct view door = buf_view(&path);
 
-	/* a path is on the host that was asked */
 	if (rc == 0 && view_starts(door, VIEW("/")))
-		rc = q->authority.n == 0
-		    ? SP_E_NOTFOUND
-		    : buf_printf(&url, "%s://%.*s", q->tls ? "https" : "http",
-			  VIEW_ARG(q->authority));
+		rc = put_host(c, &url);
 	if (rc == 0)
 		rc = put_door(c, door, &url);
 	jwrite_key(w, "base_url");

@@ -41,5 +41,6 @@ check(struct conf_parse *p, void *conf)
 const struct conf_module status_conf = {
 	.name = "status",
 	.directives = rows,
+	.control = "/status",
 	.check = check,
 };

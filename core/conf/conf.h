@@ -123,6 +123,7 @@ struct conf_listen {
 	bool is_unix;
 	uint16_t port; /* 0: the kernel chooses */
 	bool ssl;
+	bool control; /* the control socket */
 	uint64_t backlog;
 };
 
@@ -163,6 +164,7 @@ struct conf_server {
 	struct conf_limits limits;
 	struct conf_location **locations;
 	size_t locations_n;
+	bool control; /* conf->control: who connects was checked, no token */
 };
 
 struct conf_main {
@@ -173,6 +175,9 @@ struct conf_main {
 	struct view error_log; /* stderr | syslog | absolute path */
 	unsigned error_level; /* enum log_level */
 	struct view access_log; /* absolute path, "stderr", or "off" */
+	struct view control; /* absolute path, or "off" */
+	bool control_given; /* else it is the default's */
+	struct view control_group; /* that may connect; empty none */
 	struct conf_list resolver; /* "system" or addresses */
 	struct view pid_file; /* empty none */
 	uint64_t connections; /* most client connections at once */
@@ -198,6 +203,12 @@ struct conf {
 	struct conf_server **servers;
 	size_t servers_n;
 	size_t listens_n; /* different addresses: one above the last index */
+	/*
+	 * What answers at the control socket: one location for each module
+	 * that has a path there.  Not among servers; its one listen has the
+	 * index listens_n.  NULL: off.
+	 */
+	struct conf_server *control;
 	struct conf_secret **secrets;
 	size_t secrets_n;
 };

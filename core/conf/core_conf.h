@@ -21,6 +21,16 @@ int core_conf_main_finish(struct conf_parse *p) must_check;
 int core_conf_main_check(struct conf_parse *p) must_check;
 /* Addresses and names of all servers. */
 int core_conf_server_check(struct conf_parse *p) must_check;
+/* parse() and dump() of the row `control`. */
+int core_conf_control_parse(struct conf_parse *p,
+    const struct conf_directive *row, void *base, const struct view *args,
+    size_t n) must_check;
+int core_conf_control_dump(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out) must_check;
+/* The control socket's path, where none is given. */
+int core_conf_control_default(struct conf_parse *p) must_check;
+/* The server behind it, when addresses have their numbers. */
+int core_conf_control_build(struct conf_parse *p) must_check;
 
 /* Blocks: parse() of their rows. */
 int core_conf_upstream_block(struct conf_parse *p,

@@ -265,6 +265,21 @@ const struct conf_directive core_conf_main[] = {
 	    .def = "off",
 	    .args = "PATH | stderr | off",
 	    .doc = "Where each request is logged, as one line of JSON." },
+	{ .name = "control",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_CUSTOM,
+	    .flags = CONF_RESTART,
+	    .args_min = 1,
+	    .args_max = 2,
+	    .parse = core_conf_control_parse,
+	    .dump = core_conf_control_dump,
+	    .args = "off | PATH [ GROUP ]",
+	    .doc = "A socket for sallyportctl: whoever may open it is asked "
+		   "for no token.\nIt is open to root, to sallyport's own "
+		   "user, and to the group that is named.\nA default path "
+		   "that another sallyport uses is left to that.",
+	    .def_doc = "/run/sallyport.sock; for an ordinary user in "
+		       "XDG_RUNTIME_DIR" },
 	{ .name = "resolver",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_CUSTOM,
@@ -413,7 +428,7 @@ core_conf_main_finish(struct conf_parse *p)
 	while (rc == 0 && m->state_dir.n > 1 &&
 	    m->state_dir.p[m->state_dir.n - 1] == '/')
 		m->state_dir.n--;
-	return rc;
+	return rc == 0 ? core_conf_control_default(p) : rc;
 }
 
 /* A module's check() of a location, at the place of its handler. */
@@ -446,6 +461,8 @@ core_conf_main_check(struct conf_parse *p)
 
 	rc = core_conf_server_check(p);
 	/* Modules may trust what they see: only a whole configuration. */
+	if (rc == 0 && !p->failed)
+		rc = core_conf_control_build(p);
 	if (rc != 0 || p->failed)
 		return rc;
 	for (i = 0; i < c->servers_n; i++) {
@@ -454,6 +471,11 @@ core_conf_main_check(struct conf_parse *p)
 			if (rc != 0 && rc != SP_E_CONF)
 				return rc;
 		}
+	}
+	for (i = 0; c->control != NULL && i < c->control->locations_n; i++) {
+		rc = check_location(p, c->control->locations[i]);
+		if (rc != 0 && rc != SP_E_CONF)
+			return rc;
 	}
 	return 0;
 }

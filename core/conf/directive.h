@@ -99,6 +99,11 @@ struct conf_module {
 	 * none.  0, or SP_E_CONF after conf_error().
 	 */
 	int (*check)(struct conf_parse *p, void *conf);
+	/*
+	 * Its path at the control socket, where it is served with every
+	 * directive at its default and asks for no token; NULL: not there.
+	 */
+	const char *control;
 };
 
 /* The ordered list (modules/modules_conf.c), ends with NULL. */

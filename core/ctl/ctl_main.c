@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl/ctl_sessions.h"
+#include "ctl/ctl_socket.h"
 #include "ctl/ctl_trace.h"
 
 static const struct {
@@ -23,7 +24,7 @@ usage(FILE *out)
 {
 	size_t i;
 
-	(void)fputs("usage: sallyportctl COMMAND ...\n"
+	(void)fputs("usage: sallyportctl [-S SOCKET] COMMAND ...\n"
 		    "       sallyportctl -V\n",
 	    out);
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -35,6 +36,11 @@ main(int argc, char **argv)
 {
 	size_t i;
 
+	if (argc > 2 && strcmp(argv[1], "-S") == 0) {
+		ctl_socket_set(argv[2]);
+		argc -= 2;
+		argv += 2;
+	}
 	if (argc < 2) {
 		usage(stderr);
 		return EXIT_USAGE;

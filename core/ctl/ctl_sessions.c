@@ -8,6 +8,7 @@
 #include "ctl/ctl_http.h"
 #include "ctl/ctl_record.h"
 #include "ctl/ctl_sessions.h"
+#include "ctl/ctl_socket.h"
 #include "http/h1_parse.h"
 #include "recorder/store.h"
 
@@ -301,7 +302,13 @@ ctl_sessions(int argc, char **argv)
 			return usage();
 	}
 	if (s.http.url == NULL)
-		s.http.url = "http://127.0.0.1:7000";
+		s.http.url = ctl_socket_url();
+	if (s.http.url == NULL) {
+		(void)fputs("sallyportctl: the control socket's path must "
+			    "begin with \"/\"\n",
+		    stderr);
+		return EXIT_USAGE;
+	}
 	s.http.token = getenv(s.token_env);
 	if (s.http.location == NULL || s.http.location[0] != '/' ||
 	    !h1_parse_is_target(view_str(s.http.location)))

@@ -2,12 +2,11 @@
 
 #include <stdio.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gate/gate_priv.h"
 #include "json/jwrite.h"
-#include "os/confine.h"
+#include "os/cred.h"
 #include "os/fd.h"
 #include "os/sock.h"
 
@@ -140,158 +139,30 @@ gate_codec_error(void *server, unsigned status, const char *what,
 	return buf_view(&g->scratch);
 }
 
-/* ---- metrics -------------------------------------------------------------- */
-
-static void
-gate_collect(void *arg)
-{
-	struct gate *g = arg;
-	struct front_stats st;
-
-	front_stats(g->front, &st);
-	*g->connections = st.connections;
-	*g->accepted = st.accepted;
-	*g->streams = g->walks_n;
-	*g->malformed = st.malformed;
-	*g->lost_lines = access_lost(g->access);
-	*g->turns_open = turn_recorder_open(g->recorder);
-	*g->backlog = turn_recorder_backlog(g->recorder);
-	*g->recorder_up = turn_recorder_ok(g->recorder, NULL);
-}
-
-static void
-gate_observe(void *arg, const struct turn_facts *facts)
-{
-	static const char *const levels[] = {
-		[CONF_LEVEL_TEXT] = "text",
-		[CONF_LEVEL_LOGPROBS] = "logprobs",
-		[CONF_LEVEL_TOKENS] = "tokens",
-	};
-	struct gate *g = arg;
-	const struct view labels[] = {
-		facts->finish_reason.n > 0 ? facts->finish_reason
-					   : VIEW("none"),
-		facts->level >= 0 ? view_str(levels[facts->level])
-				  : VIEW("lost"),
-	};
-
-	roster_used(g->roster, facts->session, facts->tokens);
-	metrics_observe_us(g->ack, NULL, facts->ack_us);
-	if (!facts->ok) {
-		++*g->turns_failed;
-		return;
-	}
-	metrics_inc(metrics_cell(g->turns, labels));
-	*g->tokens += facts->tokens;
-}
-
-static int
-gate_labelled_metrics(struct gate *g)
-{
-	static const char *const requests[] = { "module", "code", NULL };
-	static const char *const turns[] = { "finish_reason", "level", NULL };
-	static const char *const role[] = { "role", NULL };
-	static const char *const build[] = { "version", "confinement", NULL };
-	static const double ack[] = { 0.0001, 0.00025, 0.0005, 0.001, 0.0025,
-		0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 0 };
-	const struct view roles[2] = { VIEW("reactor"), VIEW("recorder") };
-	const struct view built[2] = { VIEW(PACKAGE_VERSION),
-		confine_built() ? VIEW("on") : VIEW("off") };
-	struct metric *restarts, *info;
-
-	g->requests = metrics_register(g->metrics, METRICS_COUNTER, "requests",
-	    "Requests that are over, by module and status", requests, NULL);
-	g->turns = metrics_register(g->metrics, METRICS_COUNTER, "turns",
-	    "Turns on file, by finish_reason and level of capture", turns,
-	    NULL);
-	g->ack = metrics_register(g->metrics, METRICS_HISTOGRAM,
-	    "recorder_ack_seconds",
-	    "From the end of a turn to the word that it is on file", NULL, ack);
-	restarts = metrics_register(g->metrics, METRICS_COUNTER, "restarts",
-	    "Restarts of a role since the start", role, NULL);
-	info = metrics_register(g->metrics, METRICS_GAUGE, "build_info",
-	    "Always 1; what this is", build, NULL);
-	if (g->requests == NULL || g->turns == NULL || g->ack == NULL ||
-	    restarts == NULL || info == NULL)
-		return SP_E_NOMEM;
-	g->restarts[0] = metrics_cell(restarts, &roles[0]);
-	g->restarts[1] = metrics_cell(restarts, &roles[1]);
-	*metrics_cell(info, built) = 1;
-	return SP_OK;
-}
-
-static int
-gate_plain_metrics(struct gate *g)
-{
-	uint64_t *start;
-	const struct {
-		uint64_t **cell;
-		enum metrics_kind kind;
-		const char *name, *help;
-	} rows[] = {
-		{ &g->connections, METRICS_GAUGE, "connections_open",
-		    "Client connections" },
-		{ &g->accepted, METRICS_COUNTER, "connections",
-		    "Client connections accepted" },
-		{ &g->streams, METRICS_GAUGE, "exchanges_open",
-		    "Requests that are being served" },
-		{ &g->malformed, METRICS_COUNTER, "malformed_requests",
-		    "Requests that were not HTTP as it must be" },
-		{ &g->lost_lines, METRICS_COUNTER, "access_log_lost",
-		    "Writes to the access log that failed" },
-		{ &g->tokens, METRICS_COUNTER, "completion_tokens",
-		    "Completion tokens of turns on file" },
-		{ &g->turns_failed, METRICS_COUNTER, "turns_failed",
-		    "Turns that the recorder could not write" },
-		{ &g->turns_open, METRICS_GAUGE, "turns_open",
-		    "Turns that the recorder has not filed yet" },
-		{ &g->backlog, METRICS_GAUGE, "recorder_backlog_bytes",
-		    "Bytes that the recorder has not taken yet" },
-		{ &g->recorder_up, METRICS_GAUGE, "recorder_up",
-		    "1 while the recorder accepts turns" },
-		{ &start, METRICS_GAUGE, "process_start_time_seconds",
-		    "Start of the process since 1970" },
-	};
-	struct metric *m;
-	size_t i;
-
-	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		m = metrics_register(g->metrics, rows[i].kind, rows[i].name,
-		    rows[i].help, NULL, NULL);
-		if (m == NULL)
-			return SP_E_NOMEM;
-		*rows[i].cell = metrics_cell(m, NULL);
-	}
-	*start = clock_wall_us() / 1000000;
-	return metrics_on_collect(g->metrics, gate_collect, g);
-}
-
-static int
-gate_metrics_init(struct gate *g)
-{
-	int rc;
-
-	g->metrics = metrics_new();
-	if (g->metrics == NULL)
-		return SP_E_NOMEM;
-	rc = gate_labelled_metrics(g);
-	if (rc == SP_OK)
-		rc = gate_plain_metrics(g);
-	return rc == SP_OK ? admission_metrics(g->admission, g->metrics) : rc;
-}
-
 /* ---- listeners ------------------------------------------------------------ */
+
+static bool
+gate_is_control(const struct gate_door *d)
+{
+	return d != NULL && d->servers[0]->control;
+}
 
 static void
 gate_listeners_pause(struct gate *g, bool paused)
 {
+	struct gate_port *p;
 	size_t i;
 
-	for (i = 0; i < g->ports_n; i++)
-		if (g->ports[i]->listener != NULL)
-			/* without a door: of a generation to come */
-			listener_pause(g->ports[i]->listener,
-			    paused || g->ports[i]->door == NULL);
+	for (i = 0; i < g->ports_n; i++) {
+		p = g->ports[i];
+		if (p->listener == NULL)
+			continue;
+		/* the operator gets in however many clients there are */
+		if (g->started && gate_is_control(p->door))
+			listener_pause(p->listener, false);
+		else /* without a door: of a generation to come */
+			listener_pause(p->listener, paused || p->door == NULL);
+	}
 }
 
 static void
@@ -322,6 +193,12 @@ gate_accept(void *arg, struct listener *from, int fd)
 	int rc;
 
 	(void)from;
+	if (gate_is_control(p->door) &&
+	    cred_peer(fd, g->control_gid) != SP_OK) {
+		log_warn("control: a connection of another user was closed");
+		fd_close(&fd);
+		return;
+	}
 	rc = front_accept(g->front, fd, p->door->tls, p->id, p->door->limits);
 	if (rc != SP_OK)
 		log_warn("%s: a connection was dropped: %s", p->name,
@@ -338,14 +215,17 @@ gate_accept(void *arg, struct listener *from, int fd)
 
 /* As configured; for port 0 what the kernel chose, once there is a socket. */
 static char *
-gate_port_name(const struct conf_listen *c, int fd)
+gate_port_name(const struct gate_door *d, int fd)
 {
+	const struct conf_listen *c = d->conf;
 	bool v6 = !c->is_unix && view_find(c->address, ':') < c->address.n;
 	struct buf b = BUF_INIT(1024);
 	char *name = NULL;
 	int rc;
 
-	if (c->is_unix)
+	if (gate_is_control(d))
+		rc = buf_add_str(&b, "control");
+	else if (c->is_unix)
 		rc = buf_printf(&b, "unix:%.*s", VIEW_ARG(c->address));
 	else if (c->port == 0 && fd >= 0)
 		rc = sock_name(fd, &b);
@@ -395,7 +275,7 @@ gate_port_get(struct gate *g, char *name)
 static int
 gate_door_port(struct gate *g, struct gate_door *d, int fd)
 {
-	char *name = gate_port_name(d->conf, fd);
+	char *name = gate_port_name(d, fd);
 
 	if (name == NULL)
 		return SP_E_NOMEM;
@@ -457,26 +337,34 @@ gate_first_ports(struct gate *g)
 
 /* ---- another generation --------------------------------------------------- */
 
-/* Every location has its module linked here. */
+static int
+gate_check_server(const struct conf_server *s, struct buf *err)
+{
+	size_t i;
+
+	for (i = 0; i < s->locations_n; i++) {
+		const struct conf_location *l = s->locations[i];
+
+		if (gate_module_of(l->handler) != NULL)
+			continue;
+		if (buf_printf(err, "%s:%u: no module \"%s\" here", l->pos.file,
+			l->pos.line, l->handler->name) != SP_OK)
+			return SP_E_NOMEM;
+		return SP_E_CONF;
+	}
+	return SP_OK;
+}
+
+/* Every location that was written has its module linked here. */
 static int
 gate_check_modules(const struct conf *conf, struct buf *err)
 {
-	size_t i, j;
+	size_t i;
+	int rc = SP_OK;
 
-	for (i = 0; i < conf->servers_n; i++)
-		for (j = 0; j < conf->servers[i]->locations_n; j++) {
-			const struct conf_location *l =
-			    conf->servers[i]->locations[j];
-
-			if (gate_module_of(l->handler) != NULL)
-				continue;
-			if (buf_printf(err, "%s:%u: no module \"%s\" here",
-				l->pos.file, l->pos.line,
-				l->handler->name) != SP_OK)
-				return SP_E_NOMEM;
-			return SP_E_CONF;
-		}
-	return SP_OK;
+	for (i = 0; i < conf->servers_n && rc == SP_OK; i++)
+		rc = gate_check_server(conf->servers[i], err);
+	return rc;
 }
 
 int
@@ -527,16 +415,32 @@ gate_prepare_keep(struct gate *g, unsigned index, unsigned was)
 	return SP_OK;
 }
 
+/* The control socket may be missing: another sallyport has its path. */
+static bool
+gate_is_open(const struct generation *n)
+{
+	const struct gate_door *d;
+	size_t i;
+
+	for (i = 0; i < n->doors_n; i++) {
+		d = &n->doors[i];
+		if (!gate_is_control(d) &&
+		    (d->port == NULL || d->port->listener == NULL))
+			return false;
+	}
+	return true;
+}
+
 bool
 gate_prepared(const struct gate *g)
 {
-	size_t i;
+	return g->next != NULL && gate_is_open(g->next);
+}
 
-	for (i = 0; g->next != NULL && i < g->next->doors_n; i++)
-		if (g->next->doors[i].port == NULL ||
-		    g->next->doors[i].port->listener == NULL)
-			return false;
-	return g->next != NULL;
+bool
+gate_listening(const struct gate *g)
+{
+	return gate_is_open(g->current);
 }
 
 /* Ports without a door: nobody connects there any more. */
@@ -566,7 +470,8 @@ gate_commit(struct gate *g)
 	for (i = 0; i < g->ports_n; i++)
 		g->ports[i]->door = NULL;
 	for (i = 0; i < g->current->doors_n; i++)
-		g->current->doors[i].port->door = &g->current->doors[i];
+		if (g->current->doors[i].port != NULL)
+			g->current->doors[i].port->door = &g->current->doors[i];
 	gate_close_unused(g);
 	gate_listeners_pause(g, !g->started || g->full);
 	generation_unref(before);
@@ -727,7 +632,7 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 		rc = gate_first_ports(g);
 	if (rc == SP_OK)
 		rc = gate_setup_modules(g);
-	turn_recorder_observe(g->recorder, gate_observe, g);
+	turn_recorder_observe(g->recorder, gate_metrics_observe, g);
 	return rc;
 }
 
@@ -740,6 +645,7 @@ gate_new_from(struct loop *l, const struct gate_source *src, struct gate **out,
 
 	if (g != NULL) {
 		g->loop = l;
+		g->control_gid = CRED_NO_GROUP;
 		rc = gate_init(g, src, err);
 	}
 	if (rc != SP_OK) {
@@ -913,6 +819,12 @@ gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder)
 {
 	*g->restarts[0] = reactor;
 	*g->restarts[1] = recorder;
+}
+
+void
+gate_set_control_group(struct gate *g, gid_t gid)
+{
+	g->control_gid = gid;
 }
 
 void

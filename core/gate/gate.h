@@ -5,6 +5,8 @@
 #ifndef SP_GATE_GATE_H
 #define SP_GATE_GATE_H
 
+#include <sys/types.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/view.h"
@@ -144,6 +146,10 @@ uint32_t gate_generation_of(const struct gate_request *r);
 void gate_free(struct gate *g);
 /* Takes a listening descriptor; index is conf_listen.index. */
 int gate_listen(struct gate *g, unsigned index, int fd) must_check;
+/* Every address has its socket; the one for control may be missing. */
+bool gate_listening(const struct gate *g);
+/* Who may use the control socket besides root and this user. */
+void gate_set_control_group(struct gate *g, gid_t gid);
 /* Calls the modules' start() and accepts from now on. */
 int gate_start(struct gate *g) must_check;
 /* Stops accepting; drained is called once when nothing is open, or from

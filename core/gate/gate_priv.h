@@ -3,6 +3,7 @@
 #define SP_GATE_GATE_PRIV_H
 
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "gate/access.h"
 #include "gate/admission.h"
@@ -85,6 +86,7 @@ struct gate {
 	struct loop_task *drain_task;
 	bool started, draining, drained_told, deadline;
 	bool full; /* no more connections for now */
+	gid_t control_gid; /* may use the control socket */
 	void (*drained)(void *arg);
 	void *drained_arg;
 	struct buf scratch; /* a path, or an error's body */
@@ -109,6 +111,12 @@ struct generation *generation_ref(struct generation *n);
 void generation_unref(struct generation *n); /* NULL allowed */
 /* Frees those that nobody holds; all of them: whoever holds them. */
 void generation_reap(struct gate *g, bool all);
+
+/* ---- gate_metrics.c ------------------------------------------------------- */
+
+int gate_metrics_init(struct gate *g) must_check;
+/* Of each turn that is over. */
+void gate_metrics_observe(void *arg, const struct turn_facts *facts);
 
 /* ---- walk.c --------------------------------------------------------------- */
 

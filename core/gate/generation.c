@@ -115,29 +115,38 @@ generation_limits(struct gate *g, struct gate_door *d)
 	return SP_OK;
 }
 
-/* Each server stands at each of its addresses. */
+/* A server stands at each of its addresses. */
+static int
+generation_place(struct generation *n, const struct conf_server *s)
+{
+	struct gate_door *d;
+	size_t i;
+
+	for (i = 0; i < s->listens_n; i++) {
+		d = &n->doors[s->listens[i].index];
+		if (d->servers == NULL)
+			d->servers = mem_calloc(n->conf->servers_n + 1,
+			    sizeof(const struct conf_server *));
+		if (d->servers == NULL)
+			return SP_E_NOMEM;
+		if (d->servers_n == 0)
+			d->conf = &s->listens[i];
+		d->servers[d->servers_n++] = s;
+	}
+	return SP_OK;
+}
+
 static int
 generation_fill(struct generation *n)
 {
-	size_t i, j;
+	size_t i;
+	int rc = SP_OK;
 
-	for (i = 0; i < n->conf->servers_n; i++) {
-		const struct conf_server *s = n->conf->servers[i];
-
-		for (j = 0; j < s->listens_n; j++) {
-			struct gate_door *d = &n->doors[s->listens[j].index];
-
-			if (d->servers == NULL)
-				d->servers = mem_calloc(n->conf->servers_n,
-				    sizeof(const struct conf_server *));
-			if (d->servers == NULL)
-				return SP_E_NOMEM;
-			if (d->servers_n == 0)
-				d->conf = &s->listens[j];
-			d->servers[d->servers_n++] = s;
-		}
-	}
-	return SP_OK;
+	for (i = 0; i < n->conf->servers_n && rc == SP_OK; i++)
+		rc = generation_place(n, n->conf->servers[i]);
+	if (rc == SP_OK && n->conf->control != NULL)
+		rc = generation_place(n, n->conf->control);
+	return rc;
 }
 
 static int
@@ -149,7 +158,7 @@ generation_doors(struct generation *n, struct buf *err)
 	n->doors = mem_calloc(n->conf->listens_n + 1, sizeof(*n->doors));
 	if (n->doors == NULL)
 		return SP_E_NOMEM;
-	n->doors_n = n->conf->listens_n;
+	n->doors_n = n->conf->listens_n + (n->conf->control != NULL);
 	rc = generation_fill(n);
 	for (i = 0; i < n->doors_n && rc == SP_OK; i++) {
 		err_assert(n->doors[i].servers_n > 0);

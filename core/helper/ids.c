@@ -29,6 +29,20 @@ ids_user(struct view name, const char *account, uid_t reserved, uid_t *uid,
 	return SP_OK;
 }
 
+/* No name: no group. */
+static int
+ids_group(const char *directive, struct view name, bool *has, gid_t *gid)
+{
+	*has = name.n > 0;
+	if (!*has || cred_group(name, gid) == SP_OK)
+		return SP_OK;
+	fprintf(stderr,
+	    "sallyport: %s: the group \"%.*s\" does not exist; expected a "
+	    "group of this host\n",
+	    directive, VIEW_ARG(name));
+	return SP_E_CONF;
+}
+
 static int
 ids_check(const struct ids *ids)
 {
@@ -69,16 +83,12 @@ ids_resolve(struct ids *ids, const struct conf *conf)
 		rc = ids_user(m->rec_user, "sallyport-rec", CRED_RECORDER_ID,
 		    &ids->recorder_uid, &ids->recorder_gid);
 	}
-	if (rc == SP_OK && m->trace_group.n > 0) {
-		ids->has_trace_group = true;
-		if (cred_group(m->trace_group, &ids->trace_gid) != SP_OK) {
-			fprintf(stderr,
-			    "sallyport: trace_group \"%.*s\" does not exist; "
-			    "expected a group of this host\n",
-			    VIEW_ARG(m->trace_group));
-			rc = SP_E_CONF;
-		}
-	}
+	if (rc == SP_OK)
+		rc = ids_group("trace_group", m->trace_group,
+		    &ids->has_trace_group, &ids->trace_gid);
+	if (rc == SP_OK)
+		rc = ids_group("control", m->control_group,
+		    &ids->has_control_group, &ids->control_gid);
 	if (rc == SP_OK)
 		rc = ids_check(ids);
 	if (rc == SP_OK && !ids->change) {

@@ -13,10 +13,12 @@ struct ids {
 	gid_t reactor_gid, recorder_gid;
 	bool has_trace_group;
 	gid_t trace_gid;
+	bool has_control_group;
+	gid_t control_gid;
 };
 
 /*
- * Source:  the directives user and trace_group; as root and without them the
+ * Source:  the directives user, trace_group and control; as root and without them the
  *          users sallyport and sallyport-rec where they exist, else the uids
  *          64801 and 64802.
  * Context: start-up; asks the name service.  Complaints go to standard error.

@@ -412,6 +412,9 @@ proxycmd_text(const struct proxycmd *p, struct buf *out)
 	int rc;
 
 	rc = proxy_arg(out, "state_dir", p->state_dir);
+	/* many may run, and there is nothing to control */
+	if (rc == SP_OK)
+		rc = buf_add_str(out, "control off;\n");
 	if (rc == SP_OK)
 		rc = proxy_text_upstream(p, out);
 	if (rc == SP_OK)

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "helper/rolerun.h"
 #include "ipc/wire.h"
+#include "os/cred.h"
 #include "os/fd.h"
 #include "os/spawn.h"
 
@@ -159,6 +160,10 @@ rolerun_send_start(const struct rolerun_world *w, struct channel *c)
 		rc = wire_put_u32(&b, w->reactor_restarts);
 	if (rc == SP_OK)
 		rc = wire_put_u32(&b, w->recorder_restarts);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b,
+		    w->ids->has_control_group ? w->ids->control_gid
+					      : CRED_NO_GROUP);
 	if (rc == SP_OK)
 		rc = channel_send(c, MESSAGE_START, buf_view(&b), -1);
 	buf_clear(&b);

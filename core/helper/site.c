@@ -258,6 +258,8 @@ site_address(const struct conf *conf, uint32_t index)
 		for (j = 0; j < conf->servers[i]->listens_n; j++)
 			if (conf->servers[i]->listens[j].index == index)
 				return &conf->servers[i]->listens[j];
+	if (conf->control != NULL && index == conf->listens_n)
+		return &conf->control->listens[0];
 	return NULL;
 }
 
@@ -287,8 +289,9 @@ site_keep(const struct site *s, const struct site_set *set,
 	for (i = 0; s != NULL && i < s->set.listens_n; i++) {
 		have = &s->set.listens[i];
 		o = site_address(s->conf, have->index);
-		if (o == NULL || o->is_unix != l->is_unix ||
-		    o->port != l->port || !view_eq(o->address, l->address) ||
+		if (o == NULL || o->control != l->control ||
+		    o->is_unix != l->is_unix || o->port != l->port ||
+		    !view_eq(o->address, l->address) ||
 		    site_taken(set, have->index))
 			continue;
 		*out = *have;
@@ -331,6 +334,75 @@ site_listen(const struct site *before, const struct conf_listen *l,
 	return rc;
 }
 
+/*
+ * The control socket is open to whom its mode names.  A path that nobody asked
+ * for may be another sallyport's, or have no folder: then there is none.
+ */
+static int
+site_bind_control(const struct ids *ids, const struct conf *conf,
+    struct site_listen *out)
+{
+	const struct conf_main *m = &conf->main;
+	gid_t group = ids->has_control_group ? ids->control_gid : SOCK_NO_GROUP;
+	const struct conf_listen *l = &conf->control->listens[0];
+	const char *step = "", *why;
+	int rc;
+
+	out->fd = activate_take(l);
+	out->passed = out->fd >= 0;
+	if (out->passed)
+		return SP_OK;
+	if (!m->control_given && ids->change)
+		(void)mkdir(SP_RUNDIR, 0755);
+	rc = sock_listen_private(m->control, group, (int)l->backlog, &out->fd,
+	    &step);
+	if (rc == SP_OK)
+		return rc;
+	why = rc == SP_E_EXISTS ? "another process, or file, has that path"
+				: err_str(rc);
+	if (m->control_given) {
+		complain("sallyport: control \"%.*s\": %s: %s; expected a path "
+			 "of its own for each sallyport, or \"control off\"",
+		    VIEW_ARG(m->control), step, why);
+		return SP_E_CONF;
+	}
+	log_notice("no control socket: %.*s: %s: %s; see \"control\"",
+	    VIEW_ARG(m->control), step, why);
+	return rc == SP_E_NOMEM ? rc : SP_OK;
+}
+
+static int
+site_control(const struct site *before, const struct ids *ids,
+    const struct conf *conf, struct site_set *set)
+{
+	struct site_listen *out = &set->listens[set->listens_n];
+	const struct conf_listen *l;
+	int rc = SP_OK;
+
+	if (conf->control == NULL)
+		return SP_OK;
+	l = &conf->control->listens[0];
+	if (set->listens_n == ROLE_LISTENERS_MAX) {
+		complain("sallyport: one listen too many; expected at most %d "
+			 "with the control socket",
+		    ROLE_LISTENERS_MAX);
+		return SP_E_CONF;
+	}
+	memset(out, 0, sizeof(*out));
+	out->fd = -1;
+	/* a change needs a restart, so there is nothing to open later */
+	if (before == NULL)
+		rc = site_bind_control(ids, conf, out);
+	else
+		(void)site_keep(before, set, l, out);
+	if (rc == SP_OK && out->fd >= 0) {
+		out->index = l->index;
+		out->control = true;
+		set->listens_n++;
+	}
+	return rc;
+}
+
 static int
 site_open_set(const struct site *before, const struct ids *ids,
     const struct conf *conf, struct site_set *set)
@@ -347,7 +419,7 @@ site_open_set(const struct site *before, const struct ids *ids,
 		for (j = 0; rc == SP_OK && j < server->listens_n; j++)
 			rc = site_listen(before, &server->listens[j], set);
 	}
-	return rc;
+	return rc == SP_OK ? site_control(before, ids, conf, set) : rc;
 }
 
 int
@@ -501,6 +573,8 @@ site_addresses(const struct site *s, struct buf *out)
 	int rc = SP_OK;
 
 	for (i = 0; rc == SP_OK && i < s->set.listens_n; i++) {
+		if (s->set.listens[i].control)
+			continue;
 		if (i > 0)
 			rc = buf_add_char(out, ' ');
 		if (rc == SP_OK)

@@ -15,6 +15,7 @@ struct site_listen {
 	int fd;
 	bool kept; /* the descriptor of the generation before, under */
 	uint32_t was; /* this index */
+	bool control; /* the control socket */
 	bool passed; /* the service manager's: its path stays */
 };
 

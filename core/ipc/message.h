@@ -47,7 +47,8 @@ enum message_type {
 	MESSAGE_PEER, /* fd SEQPACKET to the other role */
 	MESSAGE_TRACE_DIR, /* fd directory; u32 conf_capture.index */
 	MESSAGE_KEY_DIR, /* fd directory, the recorder's own */
-	MESSAGE_START, /* u32 flags, u32 reactor restarts, u32 recorder's */
+	MESSAGE_START, /* u32 flags, u32 reactor restarts, u32 recorder's,
+			  u32 gid of control, or UINT32_MAX */
 	MESSAGE_RESTARTS, /* u32 reactor restarts, u32 recorder restarts */
 	MESSAGE_DRAIN_REQ, /* u64 milliseconds to the deadline */
 	MESSAGE_STOP, /* empty */

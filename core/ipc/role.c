@@ -172,6 +172,7 @@ role_take_start(struct role *r, struct channel_msg *m, struct wire *w)
 	r->flags = wire_u32(w);
 	r->reactor_restarts = wire_u32(w);
 	r->recorder_restarts = wire_u32(w);
+	r->control_gid = wire_u32(w);
 	/* without a configuration there is nothing to start */
 	if (wire_done(w) != SP_OK || r->conf.max == 0)
 		return SP_E_PROTO;

@@ -56,6 +56,7 @@ struct role {
 	int access_log_fd;
 	uint32_t flags; /* of MESSAGE_START: enum role_flag */
 	uint32_t reactor_restarts, recorder_restarts;
+	uint32_t control_gid; /* UINT32_MAX: no group */
 };
 enum role_flag {
 	ROLE_CONFINE = 1 << 0, /* the helper runs as root: full walls */

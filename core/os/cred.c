@@ -1,13 +1,17 @@
 #include "config.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <pwd.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/mem.h"
 #include "base/num.h"
 #include "os/cred.h"
 
-enum { CRED_NAME_MAX = 255 };
+enum { CRED_NAME_MAX = 255, CRED_GROUPS_MAX = 65536 };
 
 static int
 cred_name(struct view v, char out[CRED_NAME_MAX + 1])
@@ -78,4 +82,43 @@ cred_uid_named(uid_t uid, struct buf *out)
 	if (out != NULL && buf_add_str(out, pw->pw_name) != SP_OK)
 		buf_reset(out, 0);
 	return true;
+}
+
+/* The groups beside the first; the kernel says how many there are. */
+static int
+cred_peer_groups(int fd, gid_t group)
+{
+	socklen_t n = 0;
+	gid_t *all;
+	size_t i;
+	int rc = SP_E_DENIED;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &n) == 0 ||
+	    errno != ERANGE || n > CRED_GROUPS_MAX * sizeof(gid_t))
+		return SP_E_DENIED;
+	all = mem_alloc(n);
+	if (all == NULL)
+		return SP_E_DENIED;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, all, &n) == 0)
+		for (i = 0; i < n / sizeof(gid_t); i++)
+			if (all[i] == group)
+				rc = SP_OK;
+	mem_free(all);
+	return rc;
+}
+
+int
+cred_peer(int fd, gid_t group)
+{
+	struct ucred peer = { 0 };
+	socklen_t n = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0 ||
+	    n != sizeof(peer) || peer.pid == 0)
+		return SP_E_DENIED;
+	if (peer.uid == 0 || peer.uid == geteuid())
+		return SP_OK;
+	if (group == CRED_NO_GROUP)
+		return SP_E_DENIED;
+	return peer.gid == group ? SP_OK : cred_peer_groups(fd, group);
 }

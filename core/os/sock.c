@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
@@ -18,6 +19,13 @@ union sock_addr {
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
 	struct sockaddr_un un;
+};
+
+/* How one is opened. */
+struct sock_listen {
+	int backlog;
+	gid_t group; /* of a path */
+	const char **step; /* the call that failed */
 };
 
 static int
@@ -50,35 +58,71 @@ sock_parse(struct view address, uint16_t port, union sock_addr *a, socklen_t *n)
 	return SP_E_ARG;
 }
 
+/*
+ * Gives the socket at that path to a group, before anybody can connect.  Safe:
+ * what is changed is a socket of this user, looked at through a descriptor
+ * that follows no symlink, so what else is put there meanwhile stays as it is.
+ */
 static int
-sock_open(const union sock_addr *a, socklen_t n, int backlog, int *out,
-    const char **step)
+sock_give(const char *path, gid_t group)
 {
-	int fd, on = 1, rc;
+	struct stat st;
+	int fd, rc = SP_OK;
 
-	*step = "socket";
+	fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_from_errno(errno);
+	if (fstat(fd, &st) != 0)
+		rc = err_from_errno(errno);
+	else if (!S_ISSOCK(st.st_mode) || st.st_uid != geteuid())
+		rc = SP_E_EXISTS;
+	else if (fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) != 0)
+		rc = err_from_errno(errno);
+	fd_close(&fd);
+	return rc;
+}
+
+static int
+sock_start(int fd, const union sock_addr *a, socklen_t n,
+    const struct sock_listen *how)
+{
+	int on = 1, rc = SP_OK;
+
+	*how->step = "setsockopt";
+	if (a->any.sa_family != AF_UNIX &&
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+		return err_from_errno(errno);
+	if (a->any.sa_family == AF_INET6 &&
+	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
+		return err_from_errno(errno);
+	*how->step = "bind";
+	if (bind(fd, &a->any, n) != 0)
+		return err_from_errno(errno);
+	*how->step = "chown";
+	if (how->group != SOCK_NO_GROUP)
+		rc = sock_give(a->un.sun_path, how->group);
+	if (rc != SP_OK)
+		return rc;
+	*how->step = "listen";
+	return listen(fd, how->backlog) == 0 ? SP_OK : err_from_errno(errno);
+}
+
+static int
+sock_open(const union sock_addr *a, socklen_t n, const struct sock_listen *how,
+    int *out)
+{
+	int fd, rc;
+
+	*how->step = "socket";
 	fd = socket(a->any.sa_family,
 	    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_from_errno(errno);
-	*step = "setsockopt";
-	if (a->any.sa_family != AF_UNIX &&
-	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
-		goto fail;
-	if (a->any.sa_family == AF_INET6 &&
-	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
-		goto fail;
-	*step = "bind";
-	if (bind(fd, &a->any, n) != 0)
-		goto fail;
-	*step = "listen";
-	if (listen(fd, backlog) != 0)
-		goto fail;
-	*out = fd;
-	return SP_OK;
-fail:
-	rc = err_from_errno(errno);
-	fd_close(&fd);
+	rc = sock_start(fd, a, n, how);
+	if (rc == SP_OK)
+		*out = fd;
+	else
+		fd_close(&fd);
 	return rc;
 }
 
@@ -86,6 +130,7 @@ int
 sock_listen_tcp(struct view address, uint16_t port, int backlog, int *out,
     const char **step)
 {
+	const struct sock_listen how = { backlog, SOCK_NO_GROUP, step };
 	union sock_addr a;
 	socklen_t n;
 	int rc;
@@ -94,7 +139,7 @@ sock_listen_tcp(struct view address, uint16_t port, int backlog, int *out,
 	rc = sock_parse(address, port, &a, &n);
 	if (rc != SP_OK)
 		return rc;
-	return sock_open(&a, n, backlog, out, step);
+	return sock_open(&a, n, &how, out);
 }
 
 /*
@@ -126,8 +171,10 @@ sock_clear_stale(const union sock_addr *a, socklen_t n)
 	return rc;
 }
 
-int
-sock_listen_unix(struct view path, int backlog, int *out, const char **step)
+/* The permissions come by umask: a chmod(2) would follow what is put there. */
+static int
+sock_listen_path(struct view path, mode_t mask, const struct sock_listen *how,
+    int *out)
 {
 	union sock_addr a;
 	socklen_t n;
@@ -135,22 +182,39 @@ sock_listen_unix(struct view path, int backlog, int *out, const char **step)
 	int rc;
 
 	memset(&a, 0, sizeof(a));
-	*step = "path";
+	*how->step = "path";
 	if (path.n == 0 || path.n >= sizeof(a.un.sun_path) ||
 	    path.p[0] != '/' || memchr(path.p, 0, path.n) != NULL)
 		return SP_E_ARG;
 	a.un.sun_family = AF_UNIX;
 	memcpy(a.un.sun_path, path.p, path.n);
 	n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path.n + 1);
-	*step = "path in use";
+	*how->step = "path in use";
 	rc = sock_clear_stale(&a, n);
 	if (rc != SP_OK)
 		return rc;
-	/* by umask: a chmod(2) afterwards would follow what was put there */
-	old = umask(0111);
-	rc = sock_open(&a, n, backlog, out, step);
+	old = umask(mask);
+	rc = sock_open(&a, n, how, out);
 	umask(old);
 	return rc;
+}
+
+int
+sock_listen_unix(struct view path, int backlog, int *out, const char **step)
+{
+	const struct sock_listen how = { backlog, SOCK_NO_GROUP, step };
+
+	return sock_listen_path(path, 0111, &how, out);
+}
+
+int
+sock_listen_private(struct view path, gid_t group, int backlog, int *out,
+    const char **step)
+{
+	const struct sock_listen how = { backlog, group, step };
+
+	return sock_listen_path(path, group != SOCK_NO_GROUP ? 0117 : 0177,
+	    &how, out);
 }
 
 static int

@@ -3,6 +3,7 @@
 #define SP_OS_SOCK_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -28,6 +29,14 @@ int sock_listen_tcp(struct view address, uint16_t port, int backlog, int *out,
  * Returns: also SP_E_EXISTS when something else stands there.
  */
 int sock_listen_unix(struct view path, int backlog, int *out,
+    const char **step) must_check;
+#define SOCK_NO_GROUP ((gid_t)-1)
+/*
+ * The same, but only this user (mode 0600), or with a group also that one
+ * (0660), may connect.
+ * Returns: also SP_E_DENIED when the socket cannot be given to the group.
+ */
+int sock_listen_private(struct view path, gid_t group, int backlog, int *out,
     const char **step) must_check;
 /* Removes the path of a listening unix socket if it is still that socket. */
 void sock_unlink(int fd);

@@ -441,6 +441,7 @@ reactor_build(struct reactor *a, struct conf *conf)
 	a->role.access_log_fd = -1;
 	gate_set_restarts(a->gate, a->role.reactor_restarts,
 	    a->role.recorder_restarts);
+	gate_set_control_group(a->gate, (gid_t)a->role.control_gid);
 }
 
 static void
@@ -461,14 +462,9 @@ reactor_confine(struct reactor *a)
 static void
 reactor_listen(struct reactor *a)
 {
-	size_t i, wanted = gate_conf(a->gate)->listens_n;
+	size_t i;
 	int rc;
 
-	if (a->role.listeners_n != wanted)
-		role_fail(&a->role,
-		    "%zu listening sockets came for %zu "
-		    "addresses",
-		    a->role.listeners_n, wanted);
 	for (i = 0; i < a->role.listeners_n; i++) {
 		rc = gate_listen(a->gate, a->role.listeners[i].index,
 		    a->role.listeners[i].fd);
@@ -477,6 +473,10 @@ reactor_listen(struct reactor *a)
 			role_fail(&a->role, "listening socket %u: %s",
 			    a->role.listeners[i].index, err_str(rc));
 	}
+	if (!gate_listening(a->gate))
+		role_fail(&a->role,
+		    "%zu listening sockets came for %zu addresses",
+		    a->role.listeners_n, gate_conf(a->gate)->listens_n);
 }
 
 static void

@@ -9,6 +9,9 @@
 #define S "server { listen 1; location /s { health; } }\n"
 #define U "upstream u { server http://h; }\n"
 #define C "capture c { }\n"
+#define L100 \
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define D "llm_intercept; upstream u; capture c; "
 
 /*
@@ -139,6 +142,11 @@ static const struct {
 	    { "bad level \"loud\" for "
 	      "\"error_log\"; expected error, "
 	      "warn, notice, info or debug" } },
+	{ S "control '';", { "empty value for \"control\"; expected off" } },
+	{ S "control off g;", { "\"control off\" has a group" } },
+	{ S "control /x ''; ", { "empty value for \"control\"" } },
+	{ S "control /" L100 "12345678;", { "expected less than 108 bytes" } },
+	{ S "control /" L100 "123456 g;", { NULL } },
 	{ S "user a a;", { "reactor and recorder have one user" } },
 	{ S "user '';", { "bad name for \"user\"" } },
 	{ S "resolver 1.2.3;", { "bad value \"1.2.3\" for \"resolver\"" } },
@@ -463,6 +471,11 @@ test_values(void)
 		tap_diag("%.*s", VIEW_ARG(buf_view(&err)));
 		return;
 	}
+	tap_ok(c->control != NULL && c->control->control &&
+		c->control->listens[0].index == c->listens_n &&
+		c->control->locations_n >= 3 &&
+		view_eq(c->control->locations[0]->path, VIEW("/sessions")),
+	    "the control socket's server has an index of its own");
 	s = c->servers[0];
 	li = s->listens;
 	tap_ok(s->listens_n == 3 && view_eq(li[0].address, VIEW("127.0.0.1")) &&

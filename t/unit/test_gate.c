@@ -568,7 +568,7 @@ listening(void)
 	begin();
 	if (pipe(fd) != 0)
 		abort();
-	tap_is_int(gate_listen(gate, 1, fd[0]), SP_E_ARG, "no such address");
+	tap_is_int(gate_listen(gate, 2, fd[0]), SP_E_ARG, "no such address");
 	close(fd[1]);
 	finish(NULL);
 }

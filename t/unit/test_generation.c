@@ -287,7 +287,8 @@ ports(void)
 		gate_commit(gate);
 		turn();
 	}
-	tap_is_int((long long)gate->ports_n, 2, "two addresses, two ports");
+	tap_is_int((long long)gate->ports_n, 3,
+	    "two addresses and control, three ports");
 	tap_ok(gate->ports[0]->listener != NULL &&
 		gate->ports[1]->listener == NULL,
 	    "one of them open");

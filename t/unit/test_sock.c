@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "os/confine.h"
+#include "os/cred.h"
 #include "os/dir.h"
 #include "os/fd.h"
 #include "os/sock.h"
@@ -95,6 +96,47 @@ test_unix(void)
 	tap_is_int(sock_listen_unix(VIEW("relative"), 5, &fd, &step), SP_E_ARG,
 	    "a relative path");
 	buf_clear(&b);
+}
+
+static void
+test_private(void)
+{
+	const char *step = "";
+	struct stat st;
+	int fd = -1;
+
+	tap_is_int(sock_listen_private(view_str(at("p")), SOCK_NO_GROUP, 5, &fd,
+		       &step),
+	    SP_OK, "a private socket");
+	tap_ok(lstat(at("p"), &st) == 0 && (st.st_mode & 07777) == 0600,
+	    "is this user's alone");
+	sock_unlink(fd);
+	fd_close(&fd);
+	tap_is_int(sock_listen_private(view_str(at("p")), getegid(), 5, &fd,
+		       &step),
+	    SP_OK, "a group's socket");
+	tap_ok(lstat(at("p"), &st) == 0 && (st.st_mode & 07777) == 0660 &&
+		st.st_gid == getegid(),
+	    "is that group's, too");
+	sock_unlink(fd);
+	fd_close(&fd);
+}
+
+static void
+test_peer(void)
+{
+	int pair[2], pipes[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0 ||
+	    pipe(pipes) != 0)
+		abort();
+	tap_is_int(cred_peer(pair[0], CRED_NO_GROUP), SP_OK, "this user");
+	tap_is_int(cred_peer(pair[0], getegid()), SP_OK, "and its group");
+	tap_is_int(cred_peer(pipes[0], getegid()), SP_E_DENIED, "a pipe");
+	fd_close(&pair[0]);
+	fd_close(&pair[1]);
+	fd_close(&pipes[0]);
+	fd_close(&pipes[1]);
 }
 
 static void
@@ -265,6 +307,8 @@ main(void)
 		return 1;
 	test_tcp();
 	test_unix();
+	test_private();
+	test_peer();
 	test_dir();
 	test_log();
 	test_xdg();

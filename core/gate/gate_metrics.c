@@ -1,0 +1,145 @@
+/* What the gate counts by itself. */
+#include "config.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "gate/gate_priv.h"
+#include "os/confine.h"
+
+static void
+collect(void *arg)
+{
+	struct gate *g = arg;
+	struct front_stats st;
+
+	front_stats(g->front, &st);
+	*g->connections = st.connections;
+	*g->accepted = st.accepted;
+	*g->streams = g->walks_n;
+	*g->malformed = st.malformed;
+	*g->lost_lines = access_lost(g->access);
+	*g->turns_open = turn_recorder_open(g->recorder);
+	*g->backlog = turn_recorder_backlog(g->recorder);
+	*g->recorder_up = turn_recorder_ok(g->recorder, NULL);
+}
+
+void
+gate_metrics_observe(void *arg, const struct turn_facts *facts)
+{
+	static const char *const levels[] = {
+		[CONF_LEVEL_TEXT] = "text",
+		[CONF_LEVEL_LOGPROBS] = "logprobs",
+		[CONF_LEVEL_TOKENS] = "tokens",
+	};
+	struct gate *g = arg;
+	const struct view labels[] = {
+		facts->finish_reason.n > 0 ? facts->finish_reason
+					   : VIEW("none"),
+		facts->level >= 0 ? view_str(levels[facts->level])
+				  : VIEW("lost"),
+	};
+
+	roster_used(g->roster, facts->session, facts->tokens);
+	metrics_observe_us(g->ack, NULL, facts->ack_us);
+	if (!facts->ok) {
+		++*g->turns_failed;
+		return;
+	}
+	metrics_inc(metrics_cell(g->turns, labels));
+	*g->tokens += facts->tokens;
+}
+
+static int
+labelled(struct gate *g)
+{
+	static const char *const requests[] = { "module", "code", NULL };
+	static const char *const turns[] = { "finish_reason", "level", NULL };
+	static const char *const role[] = { "role", NULL };
+	static const char *const build[] = { "version", "confinement", NULL };
+	static const double ack[] = { 0.0001, 0.00025, 0.0005, 0.001, 0.0025,
+		0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 0 };
+	const struct view roles[2] = { VIEW("reactor"), VIEW("recorder") };
+	const struct view built[2] = { VIEW(PACKAGE_VERSION),
+		confine_built() ? VIEW("on") : VIEW("off") };
+	struct metric *restarts, *info;
+
+	g->requests = metrics_register(g->metrics, METRICS_COUNTER, "requests",
+	    "Requests that are over, by module and status", requests, NULL);
+	g->turns = metrics_register(g->metrics, METRICS_COUNTER, "turns",
+	    "Turns on file, by finish_reason and level of capture", turns,
+	    NULL);
+	g->ack = metrics_register(g->metrics, METRICS_HISTOGRAM,
+	    "recorder_ack_seconds",
+	    "From the end of a turn to the word that it is on file", NULL, ack);
+	restarts = metrics_register(g->metrics, METRICS_COUNTER, "restarts",
+	    "Restarts of a role since the start", role, NULL);
+	info = metrics_register(g->metrics, METRICS_GAUGE, "build_info",
+	    "Always 1; what this is", build, NULL);
+	if (g->requests == NULL || g->turns == NULL || g->ack == NULL ||
+	    restarts == NULL || info == NULL)
+		return SP_E_NOMEM;
+	g->restarts[0] = metrics_cell(restarts, &roles[0]);
+	g->restarts[1] = metrics_cell(restarts, &roles[1]);
+	*metrics_cell(info, built) = 1;
+	return SP_OK;
+}
+
+static int
+plain(struct gate *g)
+{
+	uint64_t *start;
+	const struct {
+		uint64_t **cell;
+		enum metrics_kind kind;
+		const char *name, *help;
+	} rows[] = {
+		{ &g->connections, METRICS_GAUGE, "connections_open",
+		    "Client connections" },
+		{ &g->accepted, METRICS_COUNTER, "connections",
+		    "Client connections accepted" },
+		{ &g->streams, METRICS_GAUGE, "exchanges_open",
+		    "Requests that are being served" },
+		{ &g->malformed, METRICS_COUNTER, "malformed_requests",
+		    "Requests that were not HTTP as it must be" },
+		{ &g->lost_lines, METRICS_COUNTER, "access_log_lost",
+		    "Writes to the access log that failed" },
+		{ &g->tokens, METRICS_COUNTER, "completion_tokens",
+		    "Completion tokens of turns on file" },
+		{ &g->turns_failed, METRICS_COUNTER, "turns_failed",
+		    "Turns that the recorder could not write" },
+		{ &g->turns_open, METRICS_GAUGE, "turns_open",
+		    "Turns that the recorder has not filed yet" },
+		{ &g->backlog, METRICS_GAUGE, "recorder_backlog_bytes",
+		    "Bytes that the recorder has not taken yet" },
+		{ &g->recorder_up, METRICS_GAUGE, "recorder_up",
+		    "1 while the recorder accepts turns" },
+		{ &start, METRICS_GAUGE, "process_start_time_seconds",
+		    "Start of the process since 1970" },
+	};
+	struct metric *m;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		m = metrics_register(g->metrics, rows[i].kind, rows[i].name,
+		    rows[i].help, NULL, NULL);
+		if (m == NULL)
+			return SP_E_NOMEM;
+		*rows[i].cell = metrics_cell(m, NULL);
+	}
+	*start = clock_wall_us() / 1000000;
+	return metrics_on_collect(g->metrics, collect, g);
+}
+
+int
+gate_metrics_init(struct gate *g)
+{
+	int rc;
+
+	g->metrics = metrics_new();
+	if (g->metrics == NULL)
+		return SP_E_NOMEM;
+	rc = labelled(g);
+	if (rc == SP_OK)
+		rc = plain(g);
+	return rc == SP_OK ? admission_metrics(g->admission, g->metrics) : rc;
+}
