@@ -42,17 +42,21 @@ struct cgroup_root {
  *          to be had.
  * Owner:   cgroup_root_clear(), also after a failure.
  * Returns: 0, also when some are missing; SP_E_DENIED not writable;
- *          SP_E_NOTFOUND no v2 tree with cgroup.kill; SP_E_*.
+ *          SP_E_NOTFOUND neither a v2 tree with cgroup.kill nor a v1 freezer;
+ *          SP_E_*.
  */
 int cgroup_root_open(struct cgroup_root *r, const char *path,
     struct buf *why) must_check;
-/* Moves the process into the leaf `self` (the roles). */
+/* Moves the process into the leaf `self` (the roles): v2 only. */
 int cgroup_root_adopt(const struct cgroup_root *r, int pid) must_check;
 void cgroup_root_clear(struct cgroup_root *r);
 
 struct cgroup_limits {
 	uint64_t memory_bytes, pids, cpu_milli; /* 0: no bound */
 };
+
+/* Whether a directory of control groups is one of a v1 hierarchy. */
+bool cgroup_is_v1(int fd);
 
 /* One leaf, in every hierarchy that there is. */
 struct cgroup {
@@ -81,7 +85,10 @@ void cgroup_close(struct cgroup *g);
 int cgroup_unified(const struct cgroup *g);
 /* Moves a process into the leaf's v1 hierarchies (and v2, if asked). */
 int cgroup_enter(const struct cgroup *g, int pid, bool unified) must_check;
-/* Kills everything in it; does not wait. */
+/*
+ * Kills everything in it; does not wait.  Without v2 (freezer): what is there
+ * is frozen, killed one by one and thawed.
+ */
 int cgroup_kill(const struct cgroup *g) must_check;
 /*
  * Waits until no process is left, by cgroup.events.
@@ -89,7 +96,10 @@ int cgroup_kill(const struct cgroup *g) must_check;
  */
 int cgroup_wait_empty(const struct cgroup *g, uint64_t timeout_ms,
     uint32_t *left) must_check;
-/* Freezes or thaws and waits for it: 0; SP_E_TIMEOUT; SP_E_*. */
+/*
+ * Freezes or thaws and waits for it: 0; SP_E_TIMEOUT; SP_E_*.  What could not
+ * be frozen in time is thawed again.
+ */
 int cgroup_freeze(const struct cgroup *g, bool on,
     uint64_t timeout_ms) must_check;
 /* Removes the leaf, and whatever nests in it, everywhere; retries while the
@@ -97,13 +107,14 @@ int cgroup_freeze(const struct cgroup *g, bool on,
 int cgroup_remove(const int parents[CGROUP_HIERARCHIES], const char *name,
     uint64_t timeout_ms) must_check;
 
+/* Without its own group kill (v1) a caller that sees oom_kills kills all. */
 struct cgroup_usage {
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes;
 	uint64_t pids, oom_kills;
 	bool has_cpu, has_memory, has_pids;
 };
 int cgroup_usage(const struct cgroup *g, struct cgroup_usage *u) must_check;
-/* Process ids in it, at most max; *n of them. */
+/* Process ids in it and in what nests in it, at most max; *n of them. */
 int cgroup_processes(const struct cgroup *g, int *pids, size_t max,
     size_t *n) must_check;
 
