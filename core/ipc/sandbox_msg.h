@@ -131,8 +131,8 @@ const char *sandbox_msg_stage(unsigned stage); /* "?" when unknown */
 /* File work in the episode: EPISODE_FILE, KEEPER_FILE. */
 enum sandbox_file_op {
 	SANDBOX_FILE_READ = 1, /* whole file, at most limit bytes */
-	SANDBOX_FILE_DIFF, /* changes of the workspace, JSON lines */
-	SANDBOX_FILE_LIST, /* one directory, JSON lines */
+	SANDBOX_FILE_DIFF, /* changes of the workspace: sandbox_change each */
+	SANDBOX_FILE_LIST, /* one directory: sandbox_dirent each */
 	SANDBOX_FILE_PUT, /* with a descriptor: content of a new file */
 	SANDBOX_FILE_MKDIR,
 	SANDBOX_FILE_REMOVE, /* a file or a tree */
@@ -149,6 +149,63 @@ enum sandbox_file_result {
 	SANDBOX_FILE_BUSY, /* changed under the reader */
 	SANDBOX_FILE_FAILED,
 };
+
+/* What an entry of a file system is. */
+enum sandbox_type {
+	SANDBOX_TYPE_FILE = 1,
+	SANDBOX_TYPE_DIR,
+	SANDBOX_TYPE_SYMLINK,
+	SANDBOX_TYPE_FIFO,
+	SANDBOX_TYPE_SOCKET,
+	SANDBOX_TYPE_DEVICE,
+	SANDBOX_TYPES,
+};
+
+/*
+ * SANDBOX_FILE_LIST: records one behind the other, to the end.  Names and
+ * paths are bytes, UTF-8 or not, without NUL.
+ */
+struct sandbox_dirent {
+	struct view name; /* one component */
+	uint8_t type; /* enum sandbox_type */
+	uint32_t mode; /* with set-id bits */
+	uint32_t uid, gid; /* as the sandbox's own are numbered */
+	uint64_t size; /* of a file; bytes of a link's target */
+	uint64_t mtime_us; /* since 1970 */
+};
+enum sandbox_change_kind {
+	SANDBOX_CREATED = 1,
+	SANDBOX_MODIFIED, /* content, mode, target */
+	SANDBOX_DELETED, /* a directory: with all that was in it */
+	SANDBOX_REPLACED, /* by another type, or a directory made anew */
+	SANDBOX_CHANGES,
+};
+enum sandbox_change_flag {
+	SANDBOX_CHANGE_UNREADABLE = 1 << 0, /* could not be looked into */
+	SANDBOX_CHANGE_CONTENT = 1 << 1, /* modified: its bytes, or target */
+	SANDBOX_CHANGE_MODE = 1 << 2, /* modified: its mode or owner */
+};
+/* SANDBOX_FILE_DIFF, in the same way. */
+struct sandbox_change {
+	struct view path; /* relative to the workspace */
+	uint8_t kind; /* enum sandbox_change_kind */
+	uint8_t type; /* enum sandbox_type: of what was deleted, else now */
+	uint8_t flags; /* enum sandbox_change_flag */
+	uint32_t mode;
+	uint64_t size;
+};
+/*
+ * Context: keeper writes, reactor reads; neither blocks.
+ * Owner:   views are borrowed from the text.
+ * Returns: put: 0; SP_E_LIMIT; SP_E_NOMEM.  get: 0; SP_E_EOF at the end;
+ *          SP_E_PROTO for anything that is missing or makes no sense.
+ */
+int sandbox_msg_dirent_put(struct buf *b,
+    const struct sandbox_dirent *d) must_check;
+int sandbox_msg_dirent_get(struct wire *w, struct sandbox_dirent *d) must_check;
+int sandbox_msg_change_put(struct buf *b,
+    const struct sandbox_change *c) must_check;
+int sandbox_msg_change_get(struct wire *w, struct sandbox_change *c) must_check;
 
 /* Why there is no episode. */
 enum sandbox_refusal {
