@@ -440,6 +440,14 @@ on_reply_body(void *arg, struct call *call, struct view data)
 	struct llm_call *c = arg;
 
 	(void)call;
+	/* one more read may be on its way when the upstream was paused */
+	if (c->state < LLM_RECORDING &&
+	    pressure_level(gate_pressure(c->r->gate)) == PRESSURE_FULL) {
+		admission_refused(gate_admission(c->r->gate), ADMISSION_MEMORY);
+		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 503, "no_memory",
+		    "the gateway is short of memory: see memory_max");
+		return;
+	}
 	data = llm_call_mask(c, data, 0);
 	switch (c->state) {
 	case LLM_STREAM:
@@ -676,6 +684,11 @@ llm_call_break(struct llm_call *c, enum message_outcome outcome,
 	if (error_json(code, text, status, &error) != 0)
 		buf_reset(&error, SIZE_MAX);
 	end_turn(c, outcome, c->gone ? VIEW_NONE : buf_view(&error));
+	/* memory may be the very reason */
+	buf_clear(&c->held);
+	buf_clear(&c->body);
+	buf_clear(&c->original);
+	gate_body_gone(c->r);
 	if (!c->gone) {
 		c->r->outcome = code;
 		log_warn("conn=%llu upstream=%.*s %s: %s",
@@ -699,6 +712,7 @@ llm_call_pressure(struct llm_call *c)
 	if (c->call == NULL || c->gone)
 		return;
 	full = exchange_room(c->r->x) == 0 ||
+	    pressure_level(gate_pressure(c->r->gate)) >= PRESSURE_HARD ||
 	    (c->turn != NULL && !c->turn_done && turn_room(c->turn) == 0);
 	if (full != c->paused) {
 		c->paused = full;

@@ -7,6 +7,7 @@
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
+#include "gate/pressure.h"
 #include "gate/roster.h"
 #include "gate/turn.h"
 #include "http/sse.h"

@@ -417,16 +417,31 @@ on_gone(struct gate_request *r, enum exchange_gone why)
 }
 
 static void
-on_expire(struct gate_request *r)
+on_expire(struct gate_request *r, enum gate_expiry why)
 {
 	struct llm_call *c = r->ctx;
 
 	if (c == NULL || c->state == LLM_OVER)
 		exchange_abort(r->x);
+	else if (why == GATE_EXPIRE_MEMORY)
+		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 503, "no_memory",
+		    "the gateway is short of memory, and this call held much "
+		    "of it: see memory_max");
 	else
 		llm_call_break(c, MESSAGE_OUTCOME_SHUTDOWN, 503,
 		    "shutting_down",
 		    "the gateway is shutting down: try again later");
+}
+
+static size_t
+on_holds(const struct gate_request *r)
+{
+	const struct llm_call *c = r->ctx;
+
+	if (c == NULL)
+		return 0;
+	return buf_len(&c->original) + buf_len(&c->body) + buf_len(&c->held) +
+	    sse_rest(&c->sse).n;
 }
 
 const struct gate_module llm_intercept_module = {
@@ -444,4 +459,5 @@ const struct gate_module llm_intercept_module = {
 	.room = on_room,
 	.gone = on_gone,
 	.expire = on_expire,
+	.holds = on_holds,
 };

@@ -11,6 +11,7 @@
 static unsigned long mem_n; /* allocations since the start */
 static unsigned long mem_fail_at; /* value of mem_n that fails; 0 none */
 static int mem_fail_sticky;
+static size_t mem_bytes[MEM_PARTS]; /* allocated now */
 
 #if !SP_CONFINEMENT
 /*
@@ -66,13 +67,104 @@ mem_refuse(void)
 	return 1;
 }
 
+/* ---- what is live --------------------------------------------------------- */
+
+/* A library that frees what it did not get here must not turn the count. */
+static void
+mem_gone(enum mem_part part, size_t n)
+{
+	mem_bytes[part] = n < mem_bytes[part] ? mem_bytes[part] - n : 0;
+}
+
+/* Counts a new piece; NULL allowed. */
+static void *
+mem_came(enum mem_part part, void *p)
+{
+	if (p != NULL)
+		mem_bytes[part] += malloc_usable_size(p);
+	return p;
+}
+
+size_t
+mem_live_for(enum mem_part part)
+{
+	return mem_bytes[part];
+}
+
+size_t
+mem_live(void)
+{
+	size_t n = 0;
+	int i;
+
+	for (i = 0; i < MEM_PARTS; i++)
+		n += mem_bytes[i];
+	return n;
+}
+
+void
+mem_trim(void)
+{
+#ifdef __GLIBC__
+	(void)malloc_trim(0);
+#endif
+}
+
+/* ---- allocation ----------------------------------------------------------- */
+
+/* The TLS library does not live through each of its failures. */
+static int
+mem_injects(enum mem_part part)
+{
+	return part != MEM_TLS;
+}
+
 /* malloc(0) may be NULL, which here means failure: ask for at least a byte. */
+void *
+mem_alloc_for(enum mem_part part, size_t n)
+{
+	if ((mem_injects(part) && mem_refuse()) || n > PTRDIFF_MAX)
+		return NULL;
+	return mem_came(part, malloc(n != 0 ? n : 1));
+}
+
+static void *
+mem_resize(enum mem_part part, void *p, size_t n)
+{
+	size_t before = p != NULL ? malloc_usable_size(p) : 0;
+	void *q = realloc(p, n != 0 ? n : 1);
+
+	if (q == NULL)
+		return NULL;
+	mem_gone(part, before);
+	return mem_came(part, q);
+}
+
+void *
+mem_realloc_for(enum mem_part part, void *p, size_t n)
+{
+	if (n == 0) {
+		mem_free_for(part, p);
+		return NULL;
+	}
+	if ((mem_injects(part) && mem_refuse()) || n > PTRDIFF_MAX)
+		return NULL;
+	return mem_resize(part, p, n);
+}
+
+void
+mem_free_for(enum mem_part part, void *p)
+{
+	if (p == NULL)
+		return;
+	mem_gone(part, malloc_usable_size(p));
+	free(p);
+}
+
 void *
 mem_alloc(size_t n)
 {
-	if (mem_refuse() || n > PTRDIFF_MAX)
-		return NULL;
-	return malloc(n != 0 ? n : 1);
+	return mem_alloc_for(MEM_OWN, n);
 }
 
 void *
@@ -83,7 +175,7 @@ mem_calloc(size_t n, size_t size)
 	if (mem_refuse() || __builtin_mul_overflow(n, size, &bytes) ||
 	    bytes > PTRDIFF_MAX)
 		return NULL;
-	return calloc(1, bytes != 0 ? bytes : 1);
+	return mem_came(MEM_OWN, calloc(1, bytes != 0 ? bytes : 1));
 }
 
 void *
@@ -91,7 +183,7 @@ mem_realloc(void *p, size_t n)
 {
 	if (mem_refuse() || n > PTRDIFF_MAX)
 		return NULL;
-	return realloc(p, n != 0 ? n : 1);
+	return mem_resize(MEM_OWN, p, n);
 }
 
 void *
@@ -126,7 +218,7 @@ mem_strdup(const char *s)
 void
 mem_free(void *p)
 {
-	free(p);
+	mem_free_for(MEM_OWN, p);
 }
 
 void
@@ -134,7 +226,7 @@ mem_free_zero(void *p, size_t n)
 {
 	if (p != NULL)
 		mem_zero(p, n);
-	free(p);
+	mem_free(p);
 }
 
 void

@@ -186,6 +186,8 @@ struct conf_main {
 	uint64_t queue_n; /* calls that may wait for a place */
 	uint64_t queue_ms; /* for how long */
 	uint64_t max_body_bytes_in_flight; /* of bodies held */
+	uint64_t memory_max_bytes; /* of the reactor */
+	uint64_t recorder_memory_max_bytes;
 	uint64_t drain_timeout_ms;
 	uint64_t recorder_buffer_bytes; /* unsent to the recorder, all turns */
 	struct conf_limits limits;

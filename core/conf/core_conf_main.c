@@ -350,6 +350,31 @@ const struct conf_directive core_conf_main[] = {
 	    .doc = "Most bytes of request bodies that are held at once; past "
 		   "it requests get 503.\nA body that is larger by itself gets "
 		   "413." },
+	{ .name = "memory_max",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_SIZE,
+	    .offset = MAIN(memory_max_bytes),
+	    .min = 16 * MIB,
+	    .max = 1024 * 1024 * MIB,
+	    .def = "1g",
+	    .args = "SIZE",
+	    .doc = "Most memory of the process that serves clients.\nFrom "
+		   "three quarters of it on new requests get 503, from nine "
+		   "tenths on nothing is\nread, and what holds most is "
+		   "ended." },
+	{ .name = "recorder_memory_max",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_SIZE,
+	    .flags = CONF_RESTART,
+	    .offset = MAIN(recorder_memory_max_bytes),
+	    .min = 16 * MIB,
+	    .max = 1024 * 1024 * MIB,
+	    .def = "1g",
+	    .args = "SIZE",
+	    .doc = "Most memory of the recorder.\nFrom three quarters of it "
+		   "on upstreams are paused, from nine tenths on new calls get"
+		   "\n503, and the largest turns are cut short and marked as "
+		   "truncated." },
 	{ .name = "drain_timeout",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_DURATION,

@@ -408,7 +408,7 @@ admission_name(enum admission_word w)
 {
 	static const char *const names[] = { "now", "held", "key_limit",
 		"key_timeout", "limit", "timeout", "draining", "body_bytes",
-		"no_memory" };
+		"memory", "no_memory" };
 
 	return w < ADMISSION_WORDS ? names[w] : "unknown";
 }
@@ -434,6 +434,9 @@ admission_reason(enum admission_word w)
 		[ADMISSION_BODY_BYTES] =
 		    "the gateway holds as many bytes of bodies as it may: try "
 		    "again later, or see max_body_bytes_in_flight",
+		[ADMISSION_MEMORY] =
+		    "the gateway holds as much memory as it may: try again "
+		    "later, or see memory_max",
 	};
 
 	return w < ADMISSION_WORDS && reasons[w] != NULL
@@ -467,6 +470,12 @@ admission_body_give(struct admission *a, size_t n)
 {
 	err_assert(n <= a->stats.body_bytes);
 	a->stats.body_bytes -= n;
+}
+
+void
+admission_refused(struct admission *a, enum admission_word w)
+{
+	a->stats.refused[w]++;
 }
 
 uint64_t

@@ -28,6 +28,7 @@ enum admission_word {
 	ADMISSION_TIMEOUT, /* likewise, and it has waited long enough */
 	ADMISSION_DRAINING, /* nothing waits any more */
 	ADMISSION_BODY_BYTES, /* too much is held of bodies already */
+	ADMISSION_MEMORY, /* memory_max is near */
 	ADMISSION_NOMEM,
 	ADMISSION_WORDS
 };
@@ -100,6 +101,8 @@ bool admission_body_take(struct admission *a, size_t n) must_check;
 /* The same without taking them; false counts as a refusal as well. */
 bool admission_body_fits(struct admission *a, uint64_t n) must_check;
 void admission_body_give(struct admission *a, size_t n);
+/* Counts a refusal that somebody else decided. */
+void admission_refused(struct admission *a, enum admission_word w);
 /* The limit; UINT64_MAX none. */
 uint64_t admission_body_max(const struct admission *a);
 

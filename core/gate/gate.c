@@ -147,9 +147,10 @@ gate_is_control(const struct gate_door *d)
 	return d != NULL && d->servers[0]->control;
 }
 
-static void
-gate_listeners_pause(struct gate *g, bool paused)
+void
+gate_listeners_arm(struct gate *g)
 {
+	bool paused = g->full || g->tight || !g->started;
 	struct gate_port *p;
 	size_t i;
 
@@ -208,7 +209,7 @@ gate_accept(void *arg, struct listener *from, int fd)
 		log_warn("%llu connections are open, the most that are "
 			 "allowed: no more until one closes; see connections",
 		    (unsigned long long)g->current->conf->main.connections);
-		gate_listeners_pause(g, true);
+		gate_listeners_arm(g);
 		loop_timer_set(g->timer, GATE_FULL_MS);
 	}
 }
@@ -467,13 +468,14 @@ gate_commit(struct gate *g)
 	g->current = g->next;
 	g->next = NULL;
 	admission_set(g->admission, &g->current->conf->main);
+	pressure_set(g->pressure, g->current->conf->main.memory_max_bytes);
 	for (i = 0; i < g->ports_n; i++)
 		g->ports[i]->door = NULL;
 	for (i = 0; i < g->current->doors_n; i++)
 		if (g->current->doors[i].port != NULL)
 			g->current->doors[i].port->door = &g->current->doors[i];
 	gate_close_unused(g);
-	gate_listeners_pause(g, !g->started || g->full);
+	gate_listeners_arm(g);
 	generation_unref(before);
 }
 
@@ -577,7 +579,7 @@ gate_on_timer(void *arg)
 		return;
 	}
 	g->full = false;
-	gate_listeners_pause(g, false);
+	gate_listeners_arm(g);
 }
 
 void
@@ -623,6 +625,8 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 		return SP_E_NOMEM;
 	admission_set(g->admission, &conf->main);
 	rc = gate_metrics_init(g);
+	if (rc == SP_OK)
+		rc = memory_init(g, conf->main.memory_max_bytes);
 	if (rc == SP_OK) {
 		source.owned = NULL;
 		source.conf = conf;
@@ -693,6 +697,7 @@ gate_free(struct gate *g)
 	}
 	roster_free(g->roster);
 	admission_free(g->admission);
+	pressure_free(g->pressure);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);
 	metrics_free(g->metrics);
@@ -715,7 +720,7 @@ gate_start(struct gate *g)
 	if (rc != SP_OK)
 		return rc;
 	g->started = true;
-	gate_listeners_pause(g, false);
+	gate_listeners_arm(g);
 	return SP_OK;
 }
 
@@ -800,6 +805,12 @@ struct admission *
 gate_admission(const struct gate *g)
 {
 	return g->admission;
+}
+
+struct pressure *
+gate_pressure(const struct gate *g)
+{
+	return g->pressure;
 }
 
 struct recorder *

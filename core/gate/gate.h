@@ -18,6 +18,7 @@ struct admission; /* admission.h */
 struct gate;
 struct generation; /* a configuration in use: gate_priv.h */
 struct metrics; /* metrics.h */
+struct pressure; /* pressure.h */
 struct recorder; /* turn.h */
 struct roster; /* roster.h */
 
@@ -44,6 +45,12 @@ enum gate_principal {
 	GATE_OBSERVER = 1 << 3,
 	GATE_ADMIN = 1 << 4,
 	GATE_OPERATOR = 1 << 5,
+};
+
+/* Why a reply has to end before its time. */
+enum gate_expiry {
+	GATE_EXPIRE_DRAIN, /* the drain's deadline passed */
+	GATE_EXPIRE_MEMORY, /* memory_max is near, and it holds much */
 };
 
 /* One request on its way; lives from the head to FINISH. */
@@ -86,8 +93,10 @@ struct gate_module {
 	enum gate_verdict (*hook[GATE_PHASES])(struct gate_request *r);
 	void (*room)(struct gate_request *r);
 	void (*gone)(struct gate_request *r, enum exchange_gone why);
-	/* the drain's deadline passed: end the reply now; NULL: it is cut */
-	void (*expire)(struct gate_request *r);
+	/* the reply is to end now; NULL: it is cut */
+	void (*expire)(struct gate_request *r, enum gate_expiry why);
+	/* bytes that it holds beside the body; NULL: next to nothing */
+	size_t (*holds)(const struct gate_request *r);
 };
 
 /* The ordered list (modules/modules.c), ends with NULL. */
@@ -166,6 +175,7 @@ struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
 struct roster *gate_roster(const struct gate *g); /* roster.h */
 struct admission *gate_admission(const struct gate *g); /* admission.h */
+struct pressure *gate_pressure(const struct gate *g); /* pressure.h */
 void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
 /* Where access lines go: taken, the one before is closed; -1 none. */
 void gate_set_access_log(struct gate *g, int fd);

@@ -10,12 +10,15 @@
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
+#include "gate/pressure.h"
 #include "gate/roster.h"
 #include "gate/turn.h"
 #include "http/front.h"
 #include "net/listener.h"
 
 struct walk;
+
+enum { GATE_MEMORY_PARTS = 6 }; /* memory.c names them */
 
 /*
  * Settings of connections.  Each lives as long as the gate, as a connection
@@ -75,6 +78,7 @@ struct gate {
 	struct recorder *recorder;
 	struct roster *roster;
 	struct admission *admission;
+	struct pressure *pressure;
 	struct access *access;
 	struct front *front;
 	struct gate_port **ports; /* by number */
@@ -86,6 +90,7 @@ struct gate {
 	struct loop_task *drain_task;
 	bool started, draining, drained_told, deadline;
 	bool full; /* no more connections for now */
+	bool tight; /* memory is: nothing is read */
 	gid_t control_gid; /* may use the control socket */
 	void (*drained)(void *arg);
 	void *drained_arg;
@@ -96,6 +101,8 @@ struct gate {
 	uint64_t *connections, *accepted, *streams, *malformed, *lost_lines;
 	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];
+	uint64_t *memory[GATE_MEMORY_PARTS], *memory_max, *memory_level;
+	uint64_t *memory_ended[2]; /* calls, connections */
 };
 
 /* ---- generation.c --------------------------------------------------------- */
@@ -126,7 +133,24 @@ void walk_finish(struct gate_request *r);
 void walk_body_gone(struct gate_request *r);
 /* Ends every open request so that its client sees that it is not whole. */
 void walk_abort_all(struct gate *g);
-/* Tells the gate that a request is over (gate.c). */
+/*
+ * Ends those that hold most, until about that many bytes are on their way out.
+ * Returns how many it ended, of those that hold more than a little.
+ */
+unsigned walk_shed(struct gate *g, size_t bytes);
+/* Reading may go on. */
+void walk_relieve(struct gate *g);
+
+/* ---- memory.c ------------------------------------------------------------- */
+
+/* The ceiling, and its metrics: 0; SP_E_NOMEM. */
+int memory_init(struct gate *g, uint64_t max) must_check;
+
+/* ---- gate.c --------------------------------------------------------------- */
+
+/* Listeners accept, or rest, as it is now. */
+void gate_listeners_arm(struct gate *g);
+/* Tells the gate that a request is over. */
 void gate_walk_over(struct gate *g);
 
 #endif

@@ -32,9 +32,13 @@ struct walk {
 	bool has_resumed;
 	bool body_off; /* nobody wants what still comes */
 	bool aborted_by_us; /* the drain's deadline passed */
+	bool by_memory; /* ended for what it held */
 	uint64_t discarded;
 	size_t held; /* bytes of the body that count as held */
+	size_t owed; /* and those of it that are credited later */
 };
+
+enum { WALK_SHED_MIN = 16 * 1024 }; /* what is less is not worth an end */
 
 static void walk_step(struct walk *w, enum gate_verdict v);
 
@@ -122,14 +126,27 @@ walk_message(struct walk *w)
 	walk_step(w, walk_hook(w, GATE_MESSAGE));
 }
 
-/* No body may be larger than all together. */
+/*
+ * No body may be larger than all together; and what goes up is an edited copy
+ * of it, which has to fit as well.
+ */
 static uint64_t
-walk_body_max(const struct walk *w)
+walk_body_max(const struct walk *w, const char **by)
 {
 	uint64_t max = w->r.location->limits.client_max_body_bytes;
 	uint64_t all = admission_body_max(w->r.gate->admission);
+	uint64_t memory = pressure_max(w->r.gate->pressure) / 3;
 
-	return all < max ? all : max;
+	*by = "client_max_body";
+	if (all < max) {
+		max = all;
+		*by = "max_body_bytes_in_flight";
+	}
+	if (memory < max) {
+		max = memory;
+		*by = "memory_max";
+	}
+	return max;
 }
 
 static void
@@ -137,14 +154,12 @@ walk_too_large(struct walk *w)
 {
 	char text[128];
 	struct buf b = BUF_INIT(sizeof(text));
-	uint64_t max = walk_body_max(w);
+	const char *by;
+	uint64_t max = walk_body_max(w, &by);
 
 	if (buf_printf(&b,
 		"the body is larger than %llu bytes: raise %s or send less",
-		(unsigned long long)max,
-		max < w->r.location->limits.client_max_body_bytes
-		    ? "max_body_bytes_in_flight"
-		    : "client_max_body") != SP_OK ||
+		(unsigned long long)max, by) != SP_OK ||
 	    buf_add_char(&b, '\0') != SP_OK)
 		buf_clear(&b);
 	w->r.outcome = "too_large";
@@ -154,11 +169,18 @@ walk_too_large(struct walk *w)
 }
 
 static void
-walk_too_many(struct walk *w)
+walk_refuse(struct walk *w, enum admission_word why)
 {
-	w->r.outcome = admission_name(ADMISSION_BODY_BYTES);
-	walk_error(w, admission_status(ADMISSION_BODY_BYTES), "too_many_calls",
-	    admission_reason(ADMISSION_BODY_BYTES));
+	w->r.outcome = admission_name(why);
+	walk_error(w, admission_status(why), "too_many_calls",
+	    admission_reason(why));
+}
+
+static void
+walk_short(struct walk *w)
+{
+	admission_refused(w->r.gate->admission, ADMISSION_MEMORY);
+	walk_refuse(w, ADMISSION_MEMORY);
 }
 
 /* The HEAD hooks have passed it: the body, if somebody wants it. */
@@ -166,7 +188,8 @@ static void
 walk_collect(struct walk *w)
 {
 	const struct head_request *q = &w->x->request;
-	uint64_t max = walk_body_max(w);
+	const char *by;
+	uint64_t max = walk_body_max(w, &by);
 
 	if (!w->module->wants_body) {
 		w->body_off = true;
@@ -180,7 +203,12 @@ walk_collect(struct walk *w)
 	if (q->content_length > 0 &&
 	    !admission_body_fits(w->r.gate->admission,
 		(uint64_t)q->content_length)) {
-		walk_too_many(w);
+		walk_refuse(w, ADMISSION_BODY_BYTES);
+		return;
+	}
+	if (q->content_length > 0 &&
+	    !pressure_fits(w->r.gate->pressure, (uint64_t)q->content_length)) {
+		walk_short(w);
 		return;
 	}
 	buf_init(&w->r.body, (size_t)max);
@@ -330,6 +358,8 @@ walk_on_gone(struct exchange *x, enum exchange_gone why)
 		return;
 	if (w->aborted_by_us)
 		why = EXCHANGE_GONE_SHUTDOWN;
+	if (w->by_memory)
+		why = EXCHANGE_GONE_NOMEM;
 	if (w->r.outcome == NULL)
 		w->r.outcome = outcomes[why];
 	/* as nginx has it: the client was gone before there was a status */
@@ -351,9 +381,79 @@ walk_abort_all(struct gate *g)
 		w->aborted_by_us = true;
 		if (w->entered && w->module->expire != NULL &&
 		    w->x->state != EXCHANGE_ENDED)
-			w->module->expire(&w->r);
+			w->module->expire(&w->r, GATE_EXPIRE_DRAIN);
 		else
 			exchange_abort(w->x);
+	}
+}
+
+/* ---- memory --------------------------------------------------------------- */
+
+static size_t
+walk_holds(const struct walk *w)
+{
+	size_t n = exchange_queued(w->x) + buf_len(&w->r.body);
+
+	/* what is over is freed as soon as its end is out */
+	if (w->x->state != EXCHANGE_ENDED && w->entered &&
+	    w->module->holds != NULL)
+		n += w->module->holds(&w->r);
+	return n;
+}
+
+/* No callback comes from within. */
+static void
+walk_end_for_memory(struct walk *w, size_t holds)
+{
+	size_t queued = exchange_queued(w->x);
+
+	admission_refused(w->r.gate->admission, ADMISSION_MEMORY);
+	w->by_memory = true;
+	if (w->state == WALK_BODY && w->x->state == EXCHANGE_REQUEST)
+		walk_refuse(w, ADMISSION_MEMORY);
+	else if (queued <= holds / 2 && w->entered &&
+	    w->module->expire != NULL && w->x->state != EXCHANGE_ENDED)
+		w->module->expire(&w->r, GATE_EXPIRE_MEMORY);
+	else
+		exchange_drop(w->x); /* its client does not take it */
+}
+
+unsigned
+walk_shed(struct gate *g, size_t bytes)
+{
+	size_t most = 0, freed = 0, n;
+	unsigned ended = 0;
+	struct walk *w;
+
+	LIST_FOREACH (w, &g->walks, link) {
+		n = w->by_memory ? 0 : walk_holds(w);
+		most = n > most ? n : most;
+	}
+	if (most < WALK_SHED_MIN)
+		return 0;
+	LIST_FOREACH (w, &g->walks, link) {
+		n = w->by_memory ? 0 : walk_holds(w);
+		if (n < most - most / 4 || freed >= bytes)
+			continue;
+		walk_end_for_memory(w, n);
+		freed += n;
+		ended++;
+	}
+	return ended;
+}
+
+void
+walk_relieve(struct gate *g)
+{
+	struct walk *w;
+	size_t n;
+
+	LIST_FOREACH (w, &g->walks, link) {
+		n = w->owed;
+		w->owed = 0;
+		exchange_credit(w->x, n);
+		if (w->entered && w->module->room != NULL)
+			w->module->room(&w->r);
 	}
 }
 
@@ -377,6 +477,7 @@ static void
 walk_on_body(struct exchange *x, struct view data)
 {
 	struct walk *w = x->user;
+	enum pressure_level level;
 	int rc;
 
 	if (w == NULL)
@@ -390,15 +491,22 @@ walk_on_body(struct exchange *x, struct view data)
 		return;
 	}
 	if (!admission_body_take(w->r.gate->admission, data.n)) {
-		walk_too_many(w);
+		walk_refuse(w, ADMISSION_BODY_BYTES);
 		return;
 	}
 	w->held += data.n;
+	level = pressure_level(w->r.gate->pressure);
+	if (level == PRESSURE_FULL) {
+		walk_short(w);
+		return;
+	}
 	rc = buf_add_view(&w->r.body, data);
 	if (rc != SP_OK) {
 		w->r.outcome = "no_memory";
 		walk_error(w, 503, "no_memory",
 		    "no memory for the body: try again later");
+	} else if (level == PRESSURE_HARD) {
+		w->owed += data.n;
 	} else {
 		exchange_credit(x, data.n);
 	}
@@ -491,6 +599,17 @@ walk_token(struct walk *w)
 	return SP_E_DENIED;
 }
 
+/* What takes no body (status, health) is answered as long as it can be. */
+static int
+walk_memory(struct walk *w)
+{
+	if (!w->module->wants_body || w->r.location->server->control ||
+	    pressure_level(w->r.gate->pressure) == PRESSURE_NONE)
+		return SP_OK;
+	walk_short(w);
+	return SP_E_NOMEM;
+}
+
 static void
 walk_on_open(void *server, struct exchange *x)
 {
@@ -516,7 +635,7 @@ walk_on_open(void *server, struct exchange *x)
 	LIST_INSERT_HEAD(&g->walks, w, link);
 	g->walks_n++;
 	if (walk_path(w) == SP_OK && walk_route(w) == SP_OK &&
-	    walk_token(w) == SP_OK)
+	    walk_token(w) == SP_OK && walk_memory(w) == SP_OK)
 		walk_step(w, walk_hook(w, GATE_HEAD));
 }
 

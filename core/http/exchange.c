@@ -97,6 +97,15 @@ exchange_abort(struct exchange *x)
 }
 
 void
+exchange_drop(struct exchange *x)
+{
+	if (x->backend->drop != NULL)
+		x->backend->drop(x);
+	else
+		exchange_abort(x);
+}
+
+void
 exchange_credit(struct exchange *x, size_t n)
 {
 	if (n != 0)
@@ -107,6 +116,12 @@ size_t
 exchange_room(const struct exchange *x)
 {
 	return x->backend->room(x);
+}
+
+size_t
+exchange_queued(const struct exchange *x)
+{
+	return x->backend->queued != NULL ? x->backend->queued(x) : 0;
 }
 
 void

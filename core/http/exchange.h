@@ -56,6 +56,8 @@ struct exchange_backend {
 	void (*reset)(struct exchange *x);
 	void (*credit)(struct exchange *x, size_t n);
 	size_t (*room)(const struct exchange *x);
+	size_t (*queued)(const struct exchange *x); /* NULL: nothing ever */
+	void (*drop)(struct exchange *x); /* NULL: as reset */
 };
 
 enum exchange_state {
@@ -117,6 +119,11 @@ int exchange_simple(struct exchange *x, unsigned status, struct view type,
  * called with EXCHANGE_GONE_RESET.
  */
 void exchange_abort(struct exchange *x);
+/*
+ * The same at once: what is queued is thrown away, also of a reply that was
+ * ended.  gone() is called with EXCHANGE_GONE_NOMEM.
+ */
+void exchange_drop(struct exchange *x);
 /* Opens the window for n more bytes of the request body. */
 void exchange_credit(struct exchange *x, size_t n);
 /*
@@ -124,6 +131,8 @@ void exchange_credit(struct exchange *x, size_t n);
  * after everything was taken: writable() follows.
  */
 size_t exchange_room(const struct exchange *x);
+/* Bytes of the reply that the client has not taken. */
+size_t exchange_queued(const struct exchange *x);
 /*
  * Harmless bytes that may be inserted now into the reply's body (a comment
  * line, between events): sent when the client has ended its side, to find out

@@ -222,6 +222,26 @@ front_drain(struct front *f)
 	h2_server_drain(f->h2);
 }
 
+unsigned
+front_shed(struct front *f, unsigned most)
+{
+	struct front_conn *c;
+	unsigned n = 0;
+
+	while (n < most && (c = TAILQ_FIRST(&f->conns)) != NULL) {
+		front_drop(c, false);
+		n++;
+	}
+	n += h2_server_shed(f->h2, most - n);
+	return n + h1_server_shed(f->h1, most - n);
+}
+
+uint64_t
+front_queued(const struct front *f)
+{
+	return h1_server_queued(f->h1) + h2_server_queued(f->h2);
+}
+
 void
 front_stats(const struct front *f, struct front_stats *out)
 {

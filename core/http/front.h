@@ -37,6 +37,13 @@ void front_free(struct front *f);
 int front_accept(struct front *f, int fd, struct tls_ctx *tls,
     unsigned listener, const struct h1_limits *limits) must_check;
 void front_drain(struct front *f);
+/*
+ * Closes connections that serve nothing now, the oldest first, at most that
+ * many: returns how many.  Not from within a callback of the consumer.
+ */
+unsigned front_shed(struct front *f, unsigned most);
+/* Bytes of replies that clients have not taken; looks at every connection. */
+uint64_t front_queued(const struct front *f);
 void front_stats(const struct front *f, struct front_stats *out);
 
 #endif

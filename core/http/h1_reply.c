@@ -144,6 +144,25 @@ reply_room(const struct exchange *x)
 	    : 0;
 }
 
+static size_t
+reply_queued(const struct exchange *x)
+{
+	const struct h1_conn *c = x->back;
+
+	return buf_len(&c->out);
+}
+
+static void
+reply_drop(struct exchange *x)
+{
+	struct h1_conn *c = x->back;
+
+	if (c->phase != H1_OPEN)
+		return;
+	c->broken = EXCHANGE_GONE_NOMEM;
+	h1_server_mark(c);
+}
+
 const struct exchange_backend h1_reply_backend = {
 	.name = "h1",
 	.interim = reply_interim,
@@ -153,6 +172,8 @@ const struct exchange_backend h1_reply_backend = {
 	.reset = reply_reset,
 	.credit = reply_credit,
 	.room = reply_room,
+	.queued = reply_queued,
+	.drop = reply_drop,
 };
 
 void

@@ -210,6 +210,33 @@ h1_server_drain(struct h1_server *s)
 	}
 }
 
+unsigned
+h1_server_shed(struct h1_server *s, unsigned most)
+{
+	struct h1_conn *c, *next;
+	unsigned n = 0;
+
+	for (c = TAILQ_FIRST(&s->conns); c != NULL && n < most; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->phase == H1_OPEN)
+			continue;
+		h1_server_kill(c, false);
+		n++;
+	}
+	return n;
+}
+
+uint64_t
+h1_server_queued(const struct h1_server *s)
+{
+	const struct h1_conn *c;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH (c, &s->conns, link)
+		n += c->out.cap;
+	return n;
+}
+
 void
 h1_server_stats(const struct h1_server *s, struct h1_server_stats *out)
 {

@@ -69,6 +69,9 @@ int h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
     const struct h1_limits *limits) must_check;
 /* Closes idle connections, and the others after their exchange. */
 void h1_server_drain(struct h1_server *s);
+/* As front_shed() and front_queued(). */
+unsigned h1_server_shed(struct h1_server *s, unsigned most);
+uint64_t h1_server_queued(const struct h1_server *s);
 void h1_server_stats(const struct h1_server *s, struct h1_server_stats *out);
 
 #endif

@@ -4,7 +4,11 @@
 #include "base/num.h"
 #include "http/h2_conn.h"
 
-enum { REPLY_FIELDS_EXTRA = 3 }; /* status, date, content-length */
+enum {
+	REPLY_FIELDS_EXTRA = 3, /* status, date, content-length */
+	REPLY_FRAME_MAX =
+	    16 * 1024, /* of a DATA frame, as nghttp2 makes them */
+};
 
 /* The exchange can still be answered. */
 static bool
@@ -356,6 +360,46 @@ reply_credit(struct exchange *x, size_t n)
 	h2_server_mark(c);
 }
 
+static size_t
+reply_queued(const struct exchange *x)
+{
+	const struct h2_stream *s = x->back;
+
+	return buf_len(&s->out);
+}
+
+/*
+ * A frame that was begun when the connection's buffer was full is asked for
+ * again, as long as it was: that much must stay.
+ */
+static void
+reply_forget(struct h2_stream *s)
+{
+	size_t before = buf_len(&s->out);
+	struct buf less;
+
+	if (before <= REPLY_FRAME_MAX)
+		return;
+	buf_init(&less, s->out.max);
+	if (buf_add_view(&less,
+		view_sub(buf_view(&s->out), 0, REPLY_FRAME_MAX)) != 0)
+		return;
+	buf_clear(&s->out);
+	buf_take(&s->out, &less);
+	s->conn->queued -= before - REPLY_FRAME_MAX;
+}
+
+static void
+reply_drop(struct exchange *x)
+{
+	struct h2_stream *s = x->back;
+
+	if (s->phase != H2_OPEN)
+		return;
+	reply_forget(s);
+	(void)reply_broken(s);
+}
+
 const struct exchange_backend h2_reply_backend = {
 	.name = "h2",
 	.interim = reply_interim,
@@ -365,6 +409,8 @@ const struct exchange_backend h2_reply_backend = {
 	.reset = reply_reset,
 	.credit = reply_credit,
 	.room = reply_room,
+	.queued = reply_queued,
+	.drop = reply_drop,
 };
 
 void

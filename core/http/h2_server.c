@@ -157,28 +157,34 @@ static void *
 server_malloc(size_t n, void *arg)
 {
 	(void)arg;
-	return mem_alloc(n);
+	return mem_alloc_for(MEM_HTTP2, n);
 }
 
 static void
 server_release(void *p, void *arg)
 {
 	(void)arg;
-	mem_free(p);
+	mem_free_for(MEM_HTTP2, p);
 }
 
 static void *
 server_calloc(size_t n, size_t size, void *arg)
 {
+	size_t bytes;
+	void *p;
+
 	(void)arg;
-	return mem_calloc(n, size);
+	if (__builtin_mul_overflow(n, size, &bytes))
+		return NULL;
+	p = mem_alloc_for(MEM_HTTP2, bytes);
+	return p != NULL ? memset(p, 0, bytes) : NULL;
 }
 
 static void *
 server_realloc(void *p, size_t n, void *arg)
 {
 	(void)arg;
-	return mem_realloc(p, n);
+	return mem_realloc_for(MEM_HTTP2, p, n);
 }
 
 int
@@ -229,6 +235,33 @@ h2_server_drain(struct h2_server *s)
 		next = TAILQ_NEXT(c, link);
 		h2_conn_drain(c);
 	}
+}
+
+unsigned
+h2_server_shed(struct h2_server *s, unsigned most)
+{
+	struct h2_conn *c, *next;
+	unsigned n = 0;
+
+	for (c = TAILQ_FIRST(&s->conns); c != NULL && n < most; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->streams_n != 0)
+			continue;
+		h2_conn_gone(c, EXCHANGE_GONE_NOMEM);
+		n++;
+	}
+	return n;
+}
+
+uint64_t
+h2_server_queued(const struct h2_server *s)
+{
+	const struct h2_conn *c;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH (c, &s->conns, link)
+		n += c->queued + c->out.cap;
+	return n;
 }
 
 void

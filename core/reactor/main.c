@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "crypt/cryptmem.h"
+#include "crypt/cryptmem.h"
 #include "crypt/digest.h"
 #include "crypt/rnd.h"
 #include "event/loop.h"
@@ -529,6 +531,8 @@ main(void)
 
 	log_init("reactor");
 	mem_keep();
+	/* its memory counts, too: before anything of it is used */
+	(void)!cryptmem_count();
 	role_next_init(&a.next);
 	rc = role_boot(&a.role, MESSAGE_REACTOR);
 	if (rc != SP_OK) {

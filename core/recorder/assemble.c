@@ -112,6 +112,23 @@ assemble_clear(struct assemble *a)
 	*a = (struct assemble){ 0 };
 }
 
+void
+assemble_cut(struct assemble *a)
+{
+	size_t i, k;
+
+	a->hold.over = true;
+	for (i = 0; i < a->choices_n; i++) {
+		struct assemble_choice *c = a->choices[i];
+
+		logps_clear(&c->logps);
+		for (k = 0; k < sizeof(c->ids) / sizeof(c->ids[0]); k++)
+			accum_ids_clear(&c->ids[k]);
+	}
+	accum_ids_clear(&a->prompt_ids);
+	accum_ids_clear(&a->top_ids);
+}
+
 /* The choice of that index, made when it is new; NULL: no room. */
 static struct assemble_choice *
 choice_for(struct assemble *a, int64_t index)

@@ -74,6 +74,11 @@ struct assemble {
  */
 void assemble_init(struct assemble *a, size_t max_bytes, unsigned keep);
 void assemble_clear(struct assemble *a);
+/*
+ * Keeps nothing of what is still to come, and of what came not its
+ * log-probabilities and ids: the turn is truncated.
+ */
+void assemble_cut(struct assemble *a);
 /* The data of one event; text that is no JSON is a finding. */
 void assemble_event(struct assemble *a, struct view data);
 /* The value of an SSE field `error` (case A14). */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "ipc/wire.h"
 #include "os/fd.h"
+#include "recorder/ceiling.h"
 #include "recorder/peer.h"
 #include "recorder/retain.h"
 
@@ -61,10 +62,12 @@ tell_state(struct peer *p)
 
 	if (p->channel == NULL || !p->told)
 		return;
-	rc = wire_put_u8(&body, p->full ? 0 : 1);
+	rc = wire_put_u8(&body, p->full || p->tight ? 0 : 1);
 	if (rc == 0)
 		rc = wire_put_bytes(&body,
-		    p->full ? VIEW("disk full") : VIEW_NONE);
+		    p->full        ? VIEW("disk full")
+			: p->tight ? VIEW("recorder_memory_max is near")
+				   : VIEW_NONE);
 	if (rc == 0)
 		rc = send_body(p, MESSAGE_REC_STATE, &body);
 	buf_clear(&body);
@@ -85,6 +88,23 @@ set_full(struct peer *p, bool full)
 			  "until there is room");
 	else
 		log_notice("there is room for traces again");
+	tell_state(p);
+}
+
+static void
+look_at_memory(struct peer *p)
+{
+	bool tight =
+	    p->tight ? ceiling_high(&p->turns) : ceiling_hard(&p->turns);
+
+	if (tight == p->tight)
+		return;
+	p->tight = tight;
+	if (tight)
+		log_error("recorder_memory_max is near: no calls are accepted "
+			  "until there is less to hold");
+	else
+		log_notice("there is memory for turns again");
 	tell_state(p);
 }
 
@@ -352,6 +372,7 @@ peer_after(struct peer *p)
 		if (!store_has_room(p->store, false, 0))
 			set_full(p, true);
 	}
+	look_at_memory(p);
 	registry_flush(p->registry, false);
 	if (!TAILQ_EMPTY(&p->registry->dirty) || registry_closing(p->registry))
 		poller_timer_set(p->soon, SOON_MS);

@@ -15,6 +15,7 @@ struct peer {
 	struct poller_fd *ready;
 	bool writing; /* waiting until the channel takes more */
 	bool full; /* no room: the reactor was told so */
+	bool tight; /* likewise of memory */
 	bool told; /* what sessions there are, and its state */
 	struct poller_timer *soon; /* ends that wait; counts to be kept */
 	struct poller_timer *probe; /* looks for room again */

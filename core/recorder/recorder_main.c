@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "crypt/cryptmem.h"
+#include "crypt/cryptmem.h"
 #include "ipc/role.h"
 #include "ipc/wire.h"
 #include "os/confine.h"
@@ -226,6 +228,7 @@ serve(struct recorder *r)
 		r->helper_ready = poller_add(r->poller,
 		    channel_fd(r->role.helper), POLLER_READ, on_helper, r);
 	r->peer.turns.generations = &r->generations;
+	r->peer.turns.memory_max = r->conf->main.recorder_memory_max_bytes;
 	if (rc != 0 || r->helper_ready == NULL)
 		role_fail(&r->role, "recorder: %s", err_str(SP_E_NOMEM));
 	poller_after(r->poller, after, r);
@@ -255,6 +258,7 @@ main(int argc, char **argv)
 	(void)argv;
 	log_init("recorder");
 	mem_keep();
+	(void)!cryptmem_count();
 	role_next_init(&r.next);
 	(void)umask(0); /* modes are what is asked for */
 	rc = role_boot(&r.role, MESSAGE_RECORDER);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "crypt/digest.h"
 #include "ipc/wire.h"
+#include "recorder/ceiling.h"
 #include "recorder/turns.h"
 
 enum {
@@ -380,6 +381,7 @@ turns_data(struct turns *t, struct view body)
 			return SP_E_PROTO;
 		data_piece(u, kind, more == 1, v);
 		give_credit(t, u, v.n);
+		ceiling_press(t);
 	}
 	return wire_done(&w);
 }
@@ -680,11 +682,14 @@ turns_next_done(struct turns *t, struct buf *body)
 bool
 turns_next_credit(struct turns *t, struct buf *body)
 {
-	struct turn *u;
+	struct turn *u, *next;
 	uint32_t n;
 
-	while ((u = TAILQ_FIRST(&t->credit)) != NULL &&
-	    body->max - buf_len(body) >= CREDIT_ENTRY) {
+	for (u = TAILQ_FIRST(&t->credit);
+	     u != NULL && body->max - buf_len(body) >= CREDIT_ENTRY; u = next) {
+		next = TAILQ_NEXT(u, credit_link);
+		if (!ceiling_may_grow(t, u))
+			continue;
 		n = u->credit > UINT32_MAX ? UINT32_MAX : (uint32_t)u->credit;
 		if (wire_put_u32(body, u->handle) != 0 ||
 		    wire_put_u32(body, n) != 0)

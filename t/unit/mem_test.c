@@ -183,6 +183,39 @@ is_time(uint64_t us, const char *want)
 }
 
 static void
+test_live(void)
+{
+	size_t before = mem_live(), of_tls = mem_live_for(MEM_TLS), n;
+	char *p = mem_alloc(1000), *q = mem_alloc_for(MEM_TLS, 5000), *r;
+
+	tap_ok(mem_live() >= before + 6000 && mem_live() < before + 12000,
+	    "what is live is counted");
+	tap_ok(mem_live_for(MEM_TLS) >= of_tls + 5000 &&
+		mem_live_for(MEM_OWN) < mem_live(),
+	    "by its part");
+	p = mem_realloc(p, 100000);
+	tap_ok(p != NULL && mem_live() >= before + 105000, "what grew");
+	r = mem_realloc_for(MEM_TLS, q, 10);
+	tap_ok(r != NULL && mem_live_for(MEM_TLS) < of_tls + 1000,
+	    "what shrank");
+	mem_fail_after(1, 0);
+	n = mem_live();
+	tap_ok(mem_realloc(p, 200000) == NULL && mem_live() == n,
+	    "what could not grow");
+	tap_ok(mem_realloc_for(MEM_TLS, r, 0) == NULL, "nothing is wanted");
+	mem_free_for(MEM_TLS, NULL);
+	mem_free(p);
+	tap_ok(mem_live() == before && mem_live_for(MEM_TLS) == of_tls,
+	    "and all of it is gone");
+	mem_fail_after(1, 0);
+	q = mem_alloc_for(MEM_TLS, 1);
+	tap_ok(q != NULL, "the TLS library's do not fail by injection");
+	mem_free_for(MEM_TLS, q);
+	mem_fail_after(0, 0);
+	mem_trim();
+}
+
+static void
 test_clock(void)
 {
 	uint64_t a = clock_ns();
@@ -207,6 +240,7 @@ main(int argc, char **argv)
 		return child();
 	test_alloc();
 	test_inject();
+	test_live();
 	test_environment(argv[0]);
 	test_err();
 	test_bug();
