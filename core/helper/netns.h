@@ -10,7 +10,13 @@
 #include "conf/conf_env.h"
 #include "os/poller.h"
 
-enum { NETNS_LISTENERS_MAX = CONF_ENV_INSIDE_MAX + 2 };
+enum {
+	NETNS_LISTENERS_MAX = CONF_ENV_INSIDE_MAX + 2,
+	NETNS_SLOTS_MAX = 32767, /* networks of 198.18/15, but the first */
+	NETNS_CONNECT_PORT = 3128,
+	NETNS_RELAY_PORT = 3129,
+	NETNS_JOB_MS = 10000, /* a child that takes longer is killed */
+};
 
 /*
  * Listeners of ours besides those of `inside`, by index from here: the
@@ -28,9 +34,12 @@ struct netns_plan {
 	char veth[16]; /* host end: "sp-3" */
 	char table[32]; /* nft: "sallyport-3" */
 	uint32_t ct_mark;
-	uint16_t nflog_group;
+	uint16_t nflog_group; /* first choice; see netns_make() */
 };
-/* Fills in the names, addresses and numbers of a slot. */
+/*
+ * Fills in the names, addresses and numbers of a slot.
+ * Parameters: slot, below NETNS_SLOTS_MAX.
+ */
 void netns_plan(struct netns_plan *p, uint32_t slot, uint32_t generation,
     const struct conf_environment *env, bool via_veth);
 
@@ -41,15 +50,24 @@ struct netns_listener {
 struct netns {
 	int ns_fd; /* the namespace */
 	int nflog_fd; /* bound; -1: none */
+	/*
+	 * Owns the table of the host: while it is open nobody else can change
+	 * or flush that, and when it is closed the table stays until
+	 * netns_cut().  -1: a kernel without owned tables that outlive their
+	 * owner (before 6.9), or no table.
+	 */
+	int nft_fd;
 	struct netns_listener listeners[NETNS_LISTENERS_MAX];
 	size_t listeners_n;
 };
+void netns_init(struct netns *n); /* nothing is open */
 void netns_clear(struct netns *n); /* closes what is open */
 
 /*
  * Makes it all, in the order in which nothing is ever open: namespace with
  * IPv6 off and lo up, listeners, default deny inside, veth with both ends
- * down, host rules in one transaction, then up.
+ * down, host rules in one transaction, then up.  A group of NFLOG that is
+ * taken is replaced by another one.
  * Source:  rtnetlink(7), the nf_tables and nfnetlink_log wire formats;
  *          rules in the design's section on the network.
  * Context: a short-lived child of the helper (netns_start), blocks.
@@ -63,6 +81,8 @@ int netns_make(const struct netns_plan *p, struct netns *out,
 /*
  * Takes away what a slot may have on the host: the link, conntrack entries by
  * mark, the table, in this order; what is not there is fine, twice is fine.
+ * Whoever holds the nft_fd closes it first: the table of another is refused.
+ * Context: as above; blocks.
  * Returns: 0; the first error, after the rest was tried.
  */
 int netns_cut(const struct netns_plan *p, struct buf *err) must_check;
@@ -71,8 +91,12 @@ int netns_cut(const struct netns_plan *p, struct buf *err) must_check;
  * The same in a child of its own, so that the loop does not wait.  done() is
  * called once, from the poller: rc as above; made is the callee's to take
  * (NULL for a cut).
+ * Context: helper.  When the child died (SP_E_GONE) or took longer than
+ *          NETNS_JOB_MS and was killed (SP_E_TIMEOUT), a netns_cut() is due.
  * Owner:   the job frees itself after done(); netns_job_drop() lets it end
- *          unheard (what it made is taken away again).
+ *          unheard (what it made is taken away again).  p's env lives until
+ *          netns_start() returns.
+ * Returns: NULL without memory, descriptors or a process.
  */
 struct netns_job;
 struct netns_job *netns_start(struct poller *po, const struct netns_plan *p,

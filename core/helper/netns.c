@@ -1,0 +1,203 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "helper/netns.h"
+#include "helper/netns_priv.h"
+#include "helper/nl_link.h"
+#include "helper/nl_sock.h"
+#include "os/fd.h"
+
+#define NETNS_POOL 0xc6120000U /* 198.18.0.0/15 */
+#define NETNS_MARK 0x53500000U /* of conntrack entries, above the slot */
+#define NETNS_GROUP 0x4000U /* of NFLOG */
+
+#if !SP_CONFINEMENT
+int (*netns_failpoint)(unsigned step);
+#endif
+
+void
+netns_plan(struct netns_plan *p, uint32_t slot, uint32_t generation,
+    const struct conf_environment *env, bool via_veth)
+{
+	err_assert(slot < NETNS_SLOTS_MAX);
+	memset(p, 0, sizeof(*p));
+	p->slot = slot;
+	p->generation = generation;
+	p->env = env;
+	p->via_veth = via_veth;
+	/* the first network is left out: 198.18.0.0 reads like a mistake */
+	p->host_addr = NETNS_POOL + 4 * (slot + 1) + 1;
+	p->guest_addr = p->host_addr + 1;
+	(void)snprintf(p->veth, sizeof(p->veth), "sp-%u", slot);
+	(void)snprintf(p->table, sizeof(p->table), "sallyport-%u", slot);
+	p->ct_mark = NETNS_MARK | slot;
+	p->nflog_group = (uint16_t)(NETNS_GROUP + slot % NETNS_GROUP);
+}
+
+enum netns_way
+netns_way(const struct netns_plan *p)
+{
+	if (p->env == NULL || p->env->rules_n == 0)
+		return NETNS_NO_WAY;
+	return p->via_veth ? NETNS_VETH : NETNS_RELAY;
+}
+
+void
+netns_init(struct netns *n)
+{
+	size_t i;
+
+	memset(n, 0, sizeof(*n));
+	n->ns_fd = n->nflog_fd = n->nft_fd = -1;
+	for (i = 0; i < NETNS_LISTENERS_MAX; i++)
+		n->listeners[i].fd = -1;
+}
+
+void
+netns_clear(struct netns *n)
+{
+	size_t i;
+
+	fd_close(&n->ns_fd);
+	fd_close(&n->nflog_fd);
+	fd_close(&n->nft_fd);
+	for (i = 0; i < n->listeners_n; i++)
+		fd_close(&n->listeners[i].fd);
+	n->listeners_n = 0;
+}
+
+int
+netns_reach(struct netns_maker *m, enum netns_step step)
+{
+#if !SP_CONFINEMENT
+	int rc = netns_failpoint != NULL ? netns_failpoint(step) : SP_OK;
+
+	if (rc != SP_OK)
+		return netns_why(m, rc, 0, "failpoint", NULL);
+#else
+	(void)m;
+	(void)step;
+#endif
+	return SP_OK;
+}
+
+int
+netns_why(struct netns_maker *m, int rc, int error, const char *what,
+    const char *remedy)
+{
+	int put;
+
+	/* a message that does not fit is cut short by its owner's maximum */
+	put = buf_printf(m->err, "%s: %s%s%s", what,
+	    error != 0 ? strerror(error) : err_str(rc),
+	    remedy != NULL ? ", " : "", remedy != NULL ? remedy : "");
+	(void)put;
+	return rc;
+}
+
+/* The new namespace, and sockets in it; the process is in it afterwards. */
+static int
+netns_space(struct netns_maker *m)
+{
+	int rc;
+
+	m->self_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (m->self_fd < 0)
+		return netns_why(m, err_from_errno(errno), errno,
+		    "/proc/self/ns/net", "is /proc mounted?");
+	if (unshare(CLONE_NEWNET) != 0) {
+		rc = errno == EPERM || errno == EINVAL ? SP_E_UNSUPPORTED
+						       : err_from_errno(errno);
+		return netns_why(m, rc, errno, "a network namespace",
+		    "root (CAP_SYS_ADMIN) and CONFIG_NET_NS are needed");
+	}
+	m->out->ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (m->out->ns_fd < 0)
+		return netns_why(m, err_from_errno(errno), errno,
+		    "/proc/self/ns/net", NULL);
+	rc = nl_sock_open(&m->in, NETLINK_ROUTE);
+	if (rc != SP_OK)
+		return netns_why(m, rc, m->in.error, "rtnetlink", NULL);
+	return netns_reach(m, NETNS_STEP_SPACE);
+}
+
+static int
+netns_inside(struct netns_maker *m)
+{
+	int rc;
+
+	rc = netns_inside_base(m);
+	if (rc == SP_OK)
+		rc = netns_reach(m, NETNS_STEP_IPV6);
+	if (rc == SP_OK)
+		rc = netns_inside_listen(m);
+	if (rc == SP_OK)
+		rc = netns_reach(m, NETNS_STEP_LISTEN);
+	return rc;
+}
+
+/*
+ * Back to where we came from.  A process that cannot go back would do the
+ * rest of its work in a sandbox's network: it may not go on.
+ */
+static void
+netns_return(struct netns_maker *m)
+{
+	if (m->self_fd < 0)
+		return;
+	err_assert(setns(m->self_fd, CLONE_NEWNET) == 0);
+	fd_close(&m->self_fd);
+}
+
+int
+netns_make(const struct netns_plan *p, struct netns *out, struct buf *err)
+{
+	struct netns_maker m;
+	int rc;
+
+	memset(&m, 0, sizeof(m));
+	netns_init(out);
+	m.plan = p;
+	m.out = out;
+	m.err = err;
+	m.self_fd = -1;
+	m.group = p->nflog_group;
+	rc = netns_reach(&m, NETNS_STEP_START);
+	if (rc == SP_OK)
+		rc = netns_space(&m);
+	if (rc == SP_OK)
+		rc = netns_inside(&m);
+	netns_return(&m);
+	if (rc == SP_OK)
+		rc = netns_reach(&m, NETNS_STEP_DONE);
+	nl_sock_close(&m.in);
+	if (rc != SP_OK)
+		netns_clear(out);
+	return rc;
+}
+
+int
+netns_cut(const struct netns_plan *p, struct buf *err)
+{
+	struct nl_sock n;
+	int rc, put;
+
+	rc = nl_sock_open(&n, NETLINK_ROUTE);
+	if (rc == SP_OK)
+		rc = nl_link_delete(&n, p->veth);
+	if (rc == SP_E_NOTFOUND)
+		rc = SP_OK;
+	if (rc != SP_OK) {
+		put =
+		    buf_printf(err, "link %s: %s", p->veth, strerror(n.error));
+		(void)put;
+	}
+	nl_sock_close(&n);
+	return rc;
+}

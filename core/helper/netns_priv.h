@@ -1,0 +1,60 @@
+/* Making a network, step by step: what the files behind netns.h share. */
+#ifndef SP_HELPER_NETNS_PRIV_H
+#define SP_HELPER_NETNS_PRIV_H
+
+#include "helper/netns.h"
+#include "helper/nl_sock.h"
+
+/* Points at which tests let it fail or die, in this order. */
+enum netns_step {
+	NETNS_STEP_START,
+	NETNS_STEP_SPACE, /* there is a namespace */
+	NETNS_STEP_IPV6, /* IPv6 is off */
+	NETNS_STEP_LISTEN, /* listeners are open */
+	NETNS_STEP_INSIDE, /* its rules are in place */
+	NETNS_STEP_LOG, /* NFLOG is bound */
+	NETNS_STEP_LINK, /* the pair is there, down */
+	NETNS_STEP_RULES, /* the host's table is there */
+	NETNS_STEP_UP, /* the host's end is up */
+	NETNS_STEP_DONE,
+	NETNS_STEPS,
+};
+#if !SP_CONFINEMENT
+/* Tests: what it returns is the step's result. */
+extern int (*netns_failpoint)(unsigned step);
+#endif
+
+struct netns_maker {
+	const struct netns_plan *plan;
+	struct netns *out;
+	struct buf *err;
+	int self_fd; /* the namespace that we come from */
+	struct nl_sock in, in_nf; /* rtnetlink, netfilter: the new namespace */
+	struct nl_sock host, host_nf;
+	uint32_t lo; /* index inside */
+	bool made_link, made_table;
+	uint16_t group; /* of NFLOG, that was free */
+};
+
+#define NETNS_DOOR_PORTS "3128 and 3129"
+
+/* How traffic leaves. */
+enum netns_way { NETNS_NO_WAY, NETNS_RELAY, NETNS_VETH };
+enum netns_way netns_way(const struct netns_plan *p);
+
+/*
+ * Context: as netns_make().  Each adds its reason to m->err.
+ * Returns: 0 or SP_E_*.
+ */
+int netns_reach(struct netns_maker *m, enum netns_step step) must_check;
+/* "what: why, remedy" of a failed call; error, errno or 0; remedy or NULL. */
+int netns_why(struct netns_maker *m, int rc, int error, const char *what,
+    const char *remedy) must_check;
+/* Writes a file below /proc/sys. */
+int netns_setting(const char *path, const char *value) must_check;
+/* In the new namespace: IPv6 off, lo, ports. */
+int netns_inside_base(struct netns_maker *m) must_check;
+/* In the new namespace: all listeners. */
+int netns_inside_listen(struct netns_maker *m) must_check;
+
+#endif

@@ -1,0 +1,104 @@
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_log.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include <libmnl/libmnl.h>
+
+#include "helper/nl_log.h"
+#include "os/fd.h"
+
+struct nl_log_msg {
+	_Alignas(struct nlmsghdr) char mem[256];
+};
+
+static struct nlmsghdr *
+nl_log_begin(struct nl_log_msg *m, uint16_t group)
+{
+	struct nlmsghdr *h = mnl_nlmsg_put_header(m->mem);
+	struct nfgenmsg *g;
+
+	h->nlmsg_type = (NFNL_SUBSYS_ULOG << 8) | NFULNL_MSG_CONFIG;
+	g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
+	g->nfgen_family = AF_UNSPEC;
+	g->version = NFNETLINK_V0;
+	g->res_id = htons(group);
+	return h;
+}
+
+/*
+ * Binding comes alone: the kernel answers EPERM both when the group has an
+ * owner and without the capability, and only the second shows earlier.
+ */
+static int
+nl_log_bind(struct nl_sock *n, uint16_t group)
+{
+	struct nfulnl_msg_config_cmd cmd = { NFULNL_CFG_CMD_BIND };
+	struct nl_log_msg m;
+	struct nlmsghdr *h = nl_log_begin(&m, group);
+	int rc;
+
+	mnl_attr_put(h, NFULA_CFG_CMD, sizeof(cmd), &cmd);
+	rc = nl_sock_ask(n, h);
+	if (rc == SP_E_STATE)
+		return SP_E_EXISTS;
+	return rc;
+}
+
+static int
+nl_log_configure(struct nl_sock *n, uint16_t group)
+{
+	struct nfulnl_msg_config_mode mode = { htonl(NL_LOG_COPY_BYTES),
+		NFULNL_COPY_PACKET, 0 };
+	struct nl_log_msg m;
+	struct nlmsghdr *h = nl_log_begin(&m, group);
+
+	mnl_attr_put(h, NFULA_CFG_MODE, sizeof(mode), &mode);
+	mnl_attr_put_u32(h, NFULA_CFG_QTHRESH, htonl(1));
+	mnl_attr_put_u16(h, NFULA_CFG_FLAGS, htons(NFULNL_CFG_F_SEQ));
+	return nl_sock_ask(n, h);
+}
+
+/* Without SO_RCVTIMEO's help from here on: the reader polls. */
+static int
+nl_log_finish(struct nl_sock *n, int *fd)
+{
+	int size = NL_LOG_BUFFER_BYTES, mine = mnl_socket_get_fd(n->s);
+
+	if (setsockopt(mine, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) !=
+		0 &&
+	    setsockopt(mine, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)) != 0)
+		return nl_sock_fail(n, errno);
+	*fd = fcntl(mine, F_DUPFD_CLOEXEC, 3);
+	if (*fd < 0)
+		return nl_sock_fail(n, errno);
+	if (fd_nonblock(*fd) != SP_OK) {
+		fd_close(fd);
+		return SP_E_SYS;
+	}
+	return SP_OK;
+}
+
+int
+nl_log_open(uint16_t group, int *fd, int *error)
+{
+	struct nl_sock n;
+	int rc;
+
+	*fd = -1;
+	rc = nl_sock_open(&n, NETLINK_NETFILTER);
+	if (rc == SP_OK)
+		rc = nl_log_bind(&n, group);
+	if (rc == SP_OK)
+		rc = nl_log_configure(&n, group);
+	if (rc == SP_OK)
+		rc = nl_log_finish(&n, fd);
+	*error = n.error;
+	nl_sock_close(&n);
+	return rc;
+}
