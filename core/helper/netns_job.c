@@ -105,12 +105,13 @@ netns_job_send(int fd, struct view body, const int *fds, size_t n)
 	if (n > 0) {
 		memset(&control, 0, sizeof(control));
 		m.msg_control = control.bytes;
-		m.msg_controllen = CMSG_SPACE(n * sizeof(int));
+		m.msg_controllen = sizeof(control.bytes);
 		cm = CMSG_FIRSTHDR(&m);
 		cm->cmsg_level = SOL_SOCKET;
 		cm->cmsg_type = SCM_RIGHTS;
 		cm->cmsg_len = CMSG_LEN(n * sizeof(int));
 		memcpy(CMSG_DATA(cm), fds, n * sizeof(int));
+		m.msg_controllen = CMSG_SPACE(n * sizeof(int));
 	}
 	do
 		put = sendmsg(fd, &m, MSG_NOSIGNAL);

@@ -195,24 +195,30 @@ struct nl_link_walk {
 };
 
 static int
+nl_link_on_attribute(const struct nlattr *a, void *arg)
+{
+	const char **name = arg;
+
+	if (mnl_attr_get_type(a) == IFLA_IFNAME &&
+	    mnl_attr_validate(a, MNL_TYPE_NUL_STRING) >= 0)
+		*name = mnl_attr_get_str(a);
+	return MNL_CB_OK;
+}
+
+static int
 nl_link_on_link(const struct nlmsghdr *h, void *arg)
 {
 	const struct nl_link_walk *w = arg;
-	const struct nlattr *a;
+	const char *name = NULL;
 
 	if (h->nlmsg_type != RTM_NEWLINK ||
 	    mnl_nlmsg_get_payload_len(h) < sizeof(struct ifinfomsg))
 		return SP_OK;
-	mnl_attr_for_each(a, h, sizeof(struct ifinfomsg))
-	{
-		if (mnl_attr_get_type(a) != IFLA_IFNAME ||
-		    mnl_attr_validate(a, MNL_TYPE_NUL_STRING) < 0)
-			continue;
-		if (strncmp(mnl_attr_get_str(a), w->prefix,
-			strlen(w->prefix)) == 0)
-			return w->each(mnl_attr_get_str(a), w->arg);
-	}
-	return SP_OK;
+	(void)mnl_attr_parse(h, sizeof(struct ifinfomsg), nl_link_on_attribute,
+	    &name);
+	if (name == NULL || strncmp(name, w->prefix, strlen(w->prefix)) != 0)
+		return SP_OK;
+	return w->each(name, w->arg);
 }
 
 int

@@ -31,6 +31,7 @@ static struct conf_environment env = { .rules = rules,
 	.connections = 1024 };
 static unsigned fail_step, fail_how; /* how: 0 no, 1 fails, 2 dies, 3 hangs */
 
+#if !SP_CONFINEMENT
 static int
 failpoint(unsigned step)
 {
@@ -42,6 +43,7 @@ failpoint(unsigned step)
 		pause();
 	return SP_E_SYS;
 }
+#endif
 
 static uint64_t
 number(const char *s, uint64_t max)
