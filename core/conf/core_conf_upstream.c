@@ -69,7 +69,9 @@ const struct conf_directive core_conf_upstream[] = {
 	    .doc = "Where the model is: http(s)://HOST[:PORT][/PATH], or "
 		   "http://unix:SOCKET[:/PATH].\nWithout a path it is /v1; "
 		   "a trailing slash or /chat/completions is left out.\n"
-		   "With several servers, those that fail rest for a while." },
+		   "With several servers, those that fail rest for a while, "
+		   "and a call to one\nthat fails before a byte of its reply "
+		   "came goes to another." },
 	{ .name = "api_key",
 	    .scopes = CONF_UPSTREAM,
 	    .type = CONF_SECRET,

@@ -18,7 +18,6 @@ struct forward_site {
 	struct hub_link *link; /* its connections */
 	char *authorization; /* "Bearer KEY", or NULL */
 	size_t authorization_n;
-	struct call_server *servers; /* how each is addressed; host is ours */
 };
 
 struct forward {
@@ -33,9 +32,6 @@ forward_site_clear(struct forward_site *s)
 	hub_unlink(s->link);
 	if (s->authorization != NULL)
 		mem_free_zero(s->authorization, s->authorization_n);
-	for (size_t i = 0; s->servers != NULL && i < s->conf->servers_n; i++)
-		mem_free((void *)(uintptr_t)s->servers[i].host.p);
-	mem_free(s->servers);
 }
 
 void
@@ -50,47 +46,6 @@ forward_free(struct forward *f)
 	mem_free(f->sites);
 	hub_unref(f->hub);
 	mem_free(f);
-}
-
-/* Source: RFC 9110 s7.2: the authority, its port only if not the scheme's. */
-static char *
-forward_host(const struct conf_upstream_server *s)
-{
-	bool v6 = !s->is_unix && view_find(s->host, ':') < s->host.n;
-	struct buf b = BUF_INIT(1024);
-	char *host = NULL;
-	int rc;
-
-	if (s->is_unix)
-		return mem_strdup("localhost");
-	rc = buf_printf(&b, "%s%.*s%s", v6 ? "[" : "", VIEW_ARG(s->host),
-	    v6 ? "]" : "");
-	if (rc == SP_OK && s->port != (s->tls ? 443 : 80))
-		rc = buf_printf(&b, ":%u", s->port);
-	if (rc == SP_OK)
-		host = mem_strndup(buf_view(&b).p, buf_len(&b));
-	buf_clear(&b);
-	return host;
-}
-
-static int
-forward_servers(struct forward_site *s)
-{
-	const struct conf_upstream *u = s->conf;
-	char *host;
-	size_t i;
-
-	s->servers = mem_calloc(u->servers_n, sizeof(*s->servers));
-	if (s->servers == NULL)
-		return SP_E_NOMEM;
-	for (i = 0; i < u->servers_n; i++) {
-		host = forward_host(&u->servers[i]);
-		if (host == NULL)
-			return SP_E_NOMEM;
-		s->servers[i] =
-		    (struct call_server){ view_str(host), u->servers[i].base };
-	}
-	return SP_OK;
 }
 
 static int
@@ -128,9 +83,7 @@ forward_sites(struct forward *f, const struct gate_source *src, bool files,
 	while (f->n < conf->upstreams_n && rc == SP_OK) {
 		s = &f->sites[f->n];
 		s->conf = conf->upstreams[f->n++];
-		rc = forward_servers(s);
-		if (rc == SP_OK)
-			rc = forward_authorization(s);
+		rc = forward_authorization(s);
 		if (rc == SP_OK)
 			rc = hub_link(f->hub, s->conf, src, files, &s->link,
 			    err);
@@ -287,8 +240,6 @@ forward_start(struct forward *f, const struct forward_params *p,
 	struct head_fields *fields;
 	struct call_params c = {
 		.pool = s->link->pool,
-		.servers = s->servers,
-		.servers_n = u->servers_n,
 		.affinity = p->affinity,
 		.method = p->method,
 		.body = p->body,

@@ -9,9 +9,10 @@
 #include "gate/hub.h"
 #include "gate/metrics.h"
 #include "ipc/message.h"
+#include "net/pool_servers.h"
 #include "net/tls.h"
 
-enum { HUB_KEY_MAX = 256 * 1024 };
+enum { HUB_KEY_MAX = 256 * 1024, HUB_AUTHORITY_MAX = 1024 };
 
 struct hub {
 	unsigned refs;
@@ -43,12 +44,14 @@ hub_metrics(struct hub_link *k, struct view name)
 	    "Requests sent on an idle connection", name);
 	k->errors = hub_cell(k, METRICS_COUNTER, "upstream_errors",
 	    "Connections to an upstream that failed", name);
+	k->failovers = hub_cell(k, METRICS_COUNTER, "upstream_failovers",
+	    "Requests that another server was asked for once more", name);
 	k->idle = hub_cell(k, METRICS_GAUGE, "upstream_connections_idle",
 	    "Idle connections kept", name);
 	k->busy = hub_cell(k, METRICS_GAUGE, "upstream_connections_busy",
 	    "Connections with a call", name);
 	if (k->connects == NULL || k->reuses == NULL || k->errors == NULL ||
-	    k->idle == NULL || k->busy == NULL)
+	    k->failovers == NULL || k->idle == NULL || k->busy == NULL)
 		return SP_E_NOMEM;
 	return SP_OK;
 }
@@ -63,6 +66,7 @@ hub_count(struct hub_link *k)
 	*k->connects += st.connects - k->seen.connects;
 	*k->reuses += st.reuses - k->seen.reuses;
 	*k->errors += st.connect_errors - k->seen.connect_errors;
+	*k->failovers += st.failovers - k->seen.failovers;
 	k->seen = st;
 }
 
@@ -215,9 +219,7 @@ hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
 	    (unsigned long long)u->keepalive_timeout_ms,
 	    tls_key != NULL ? tls_key : "plain");
 	for (i = 0; i < u->servers_n && rc == SP_OK; i++)
-		rc = buf_printf(out, "%d %d %u %.*s\n", u->servers[i].tls,
-		    u->servers[i].is_unix, u->servers[i].port,
-		    VIEW_ARG(u->servers[i].host));
+		rc = buf_printf(out, "%.*s\n", VIEW_ARG(u->servers[i].url));
 	return rc;
 }
 
@@ -249,13 +251,50 @@ hub_tls(struct hub_link *k, const struct conf_upstream *u,
 	    : SP_E_TLS;
 }
 
+/* Source: RFC 9110 s7.2: the authority, its port only if not the scheme's. */
+static int
+hub_authority(const struct conf_upstream_server *s, struct buf *out)
+{
+	bool v6 = !s->is_unix && view_find(s->host, ':') < s->host.n;
+	int rc;
+
+	if (s->is_unix)
+		return buf_add_str(out, "localhost");
+	rc = buf_printf(out, "%s%.*s%s", v6 ? "[" : "", VIEW_ARG(s->host),
+	    v6 ? "]" : "");
+	if (rc == SP_OK && s->port != (s->tls ? 443 : 80))
+		rc = buf_printf(out, ":%u", s->port);
+	return rc;
+}
+
+/* text holds what *out points to. */
+static int
+hub_server(const struct conf_upstream_server *s, struct buf *text,
+    struct pool_server *out)
+{
+	int rc;
+
+	buf_reset(text, SIZE_MAX);
+	rc = hub_authority(s, text);
+	*out = (struct pool_server){ .host = s->host,
+		.port = s->port,
+		.is_unix = s->is_unix,
+		.tls = s->tls,
+		.authority = buf_view(text),
+		.base = s->base,
+		.url = s->url };
+	return rc;
+}
+
 static int
 hub_pool(struct hub_link *k, const struct conf_upstream *u)
 {
-	struct pool_server *servers;
+	struct buf text = BUF_INIT(HUB_AUTHORITY_MAX);
+	struct pool_server s;
 	struct pool_params p = {
 		.name = u->name,
-		.servers_n = u->servers_n,
+		.servers = &s,
+		.servers_n = 1,
 		.least_conn = u->balance == CONF_BALANCE_LEAST_CONN,
 		.connect_timeout_ms = u->connect_timeout_ms,
 		.keepalive = u->keepalive,
@@ -265,18 +304,15 @@ hub_pool(struct hub_link *k, const struct conf_upstream *u)
 	size_t i;
 	int rc;
 
-	servers = mem_calloc(u->servers_n, sizeof(*servers));
-	if (servers == NULL)
-		return SP_E_NOMEM;
-	for (i = 0; i < u->servers_n; i++) {
-		servers[i].host = u->servers[i].host;
-		servers[i].port = u->servers[i].port;
-		servers[i].is_unix = u->servers[i].is_unix;
-		servers[i].tls = u->servers[i].tls;
+	rc = hub_server(&u->servers[0], &text, &s);
+	if (rc == SP_OK)
+		rc = pool_new(k->hub->loop, k->hub->resolver, &p, &k->pool);
+	for (i = 1; i < u->servers_n && rc == SP_OK; i++) {
+		rc = hub_server(&u->servers[i], &text, &s);
+		if (rc == SP_OK)
+			rc = pool_servers_add(k->pool, &s);
 	}
-	p.servers = servers;
-	rc = pool_new(k->hub->loop, k->hub->resolver, &p, &k->pool);
-	mem_free(servers);
+	buf_clear(&text);
 	return rc;
 }
 

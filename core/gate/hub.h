@@ -22,7 +22,8 @@ struct hub_link {
 	struct tls_ctx *tls;
 	struct pool *pool;
 	struct pool_stats seen; /* what the counters have of it */
-	uint64_t *connects, *reuses, *errors, *idle, *busy; /* metrics */
+	uint64_t *connects, *reuses, *errors, *failovers, *idle,
+	    *busy; /* metrics */
 };
 
 /*

@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "codec/inflate.h"
 #include "http/call.h"
@@ -12,6 +14,7 @@ enum {
 	CALL_FIELDS_MAX = 1000,
 	CALL_HEAD_EXTRA = 64 * 1024, /* arena over the head's own bytes */
 	CALL_REQUEST_HEAD_MAX = 16 << 20,
+	CALL_WHY_BYTES = 512,
 };
 
 enum call_phase {
@@ -35,8 +38,6 @@ struct call {
 	struct arena *arena;
 	struct view affinity;
 	struct view method, target;
-	const struct call_server *servers; /* the caller's */
-	size_t servers_n;
 	struct view body; /* the caller's */
 	struct buf rest; /* the head but its line, kept for another attempt */
 	struct buf head; /* as the server that was picked gets it */
@@ -51,6 +52,10 @@ struct call {
 	uint64_t send_ms, first_ms, read_ms; /* timeouts */
 	uint64_t header_max;
 	uint64_t deadline_ms; /* 0 none */
+	uint64_t give_up_ms; /* no attempt begins later */
+	uint64_t tried; /* slots of servers that failed */
+	unsigned failed; /* how many */
+	size_t slot; /* of the server it is with */
 	enum call_phase phase;
 	enum call_failure timeout; /* what the deadline means */
 	unsigned interims;
@@ -59,6 +64,8 @@ struct call {
 	bool head_request : 1;
 	bool reused : 1;
 	bool retried : 1;
+	bool once : 1; /* no other server is asked */
+	bool check : 1;
 	bool answered : 1; /* a byte of the reply came */
 	bool sent : 1; /* the request is whole on its way */
 	bool stopped : 1; /* it is not sent any further */
@@ -161,23 +168,63 @@ call_want(struct call *c)
 	stream_want(c->stream, want);
 }
 
-static void call_attempt(struct call *c, bool fresh);
+static void call_attempt(struct call *c, bool same);
+
+/* What went wrong, and with how many; the server is named where it can be. */
+static void
+call_fail_at(struct call *c, enum call_failure why, const char *text)
+{
+	char all[CALL_WHY_BYTES + 64];
+
+	if (c->failed > 1)
+		(void)snprintf(all, sizeof(all),
+		    "several servers failed, the last: %s", text);
+	call_fail(c, why, c->failed > 1 ? all : text);
+}
+
+/*
+ * The server took the request and then died before a byte of a reply: it
+ * rests, and another one is asked.  A completion may be asked for twice: what
+ * the first server made of it nobody has seen.
+ */
+static void
+call_next(struct call *c, enum call_failure why, const char *text)
+{
+	char all[CALL_WHY_BYTES];
+
+	pool_lease_failed(c->lease, text);
+	c->failed++;
+	c->tried |= UINT64_C(1) << c->slot;
+	if (!c->once && pool_has_other(c->pool, c->tried) &&
+	    loop_now_ms(c->loop) < c->give_up_ms) {
+		c->retried = false;
+		call_drop(c, false);
+		call_attempt(c, false);
+		return;
+	}
+	/* the lease's words go with it */
+	(void)snprintf(all, sizeof(all), "%s", pool_lease_why(c->lease));
+	call_fail_at(c, why, all);
+}
 
 /*
  * The connection broke.  One that had been idle may have been closed by the
  * server just as it was lent: that is no failure of this request, as long as
- * no byte of a reply came (RFC 9112 s9.3.1; retried once, on a new one).
+ * no byte of a reply came, nor of the server (RFC 9112 s9.3.1; retried once
+ * there, on a new one).
  */
 static void
 call_broken(struct call *c, enum call_failure why, const char *text)
 {
-	if (c->reused && !c->retried && !c->answered && c->phase == CALL_HEAD) {
+	if (c->phase != CALL_HEAD || c->answered) {
+		call_fail(c, why, text);
+	} else if (c->reused && !c->retried) {
 		c->retried = true;
 		call_drop(c, false);
 		call_attempt(c, true);
-		return;
+	} else {
+		call_next(c, why, text);
 	}
-	call_fail(c, why, text);
 }
 
 /* Up to the end of what the socket takes. */
@@ -391,6 +438,8 @@ call_heads(struct call *c, struct view v)
 static void
 call_input(struct call *c, struct view v)
 {
+	if (!c->answered && c->lease != NULL)
+		pool_lease_good(c->lease);
 	c->answered = true;
 	if (c->phase == CALL_BODY) {
 		call_body(c, v);
@@ -459,15 +508,12 @@ call_ready(void *arg, struct stream *s, unsigned what)
 static int
 call_write_head(struct call *c)
 {
-	size_t at = pool_lease_server(c->lease);
-	const struct call_server *s = &c->servers[at];
 	struct h1_write_request rq = { .method = c->method,
-		.host = s->host,
-		.base = s->base,
+		.host = pool_lease_authority(c->lease),
+		.base = c->check ? VIEW_NONE : pool_lease_base(c->lease),
 		.target = c->target };
 	int rc;
 
-	err_assert(at < c->servers_n);
 	buf_reset(&c->head, SIZE_MAX);
 	rc = h1_write_request_line(&c->head, &rq);
 	return rc != 0 ? rc : buf_add_view(&c->head, buf_view(&c->rest));
@@ -483,7 +529,8 @@ call_leased(void *arg, int err, struct pool_lease *lease)
 	c->lease = lease;
 	c->phase = CALL_HEAD;
 	if (err != 0) {
-		call_fail(c,
+		c->failed += c->failed != 0;
+		call_fail_at(c,
 		    err == SP_E_TIMEOUT     ? CALL_CONNECT_TIMEOUT
 			: err == SP_E_NOMEM ? CALL_NOMEM
 					    : CALL_CONNECT,
@@ -492,6 +539,7 @@ call_leased(void *arg, int err, struct pool_lease *lease)
 		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
 	} else {
 		c->stream = pool_lease_stream(lease);
+		c->slot = pool_lease_server(lease);
 		c->reused = pool_lease_reused(lease);
 		c->times =
 		    (struct call_times){ .connected_us = loop_now_us(c->loop) };
@@ -502,8 +550,23 @@ call_leased(void *arg, int err, struct pool_lease *lease)
 	call_leave(c);
 }
 
+/* same: the server that it was with before all others. */
+static int
+call_lease(struct call *c, bool fresh, bool same)
+{
+	const struct pool_ask ask = { .key = c->affinity,
+		.fresh = fresh,
+		.tried = c->tried,
+		.has_slot = same || c->once,
+		.only = c->once,
+		.slot = c->slot,
+		.check = c->check };
+
+	return pool_get(c->pool, &ask, call_leased, c, &c->lease);
+}
+
 static void
-call_attempt(struct call *c, bool fresh)
+call_attempt(struct call *c, bool same)
 {
 	int rc;
 
@@ -513,7 +576,7 @@ call_attempt(struct call *c, bool fresh)
 	c->head_sent = c->body_sent = 0;
 	c->sent = c->stopped = false;
 	call_set_deadline(c, 0, CALL_SEND_TIMEOUT);
-	rc = pool_get(c->pool, c->affinity, fresh, call_leased, c, &c->lease);
+	rc = call_lease(c, same, same);
 	if (rc != 0) {
 		c->lease = NULL;
 		call_fail(c, CALL_NOMEM, err_str(rc));
@@ -531,7 +594,11 @@ call_deadline(void *arg)
 		text = "the upstream took no bytes of the request in time";
 	else if (c->timeout == CALL_FIRST_TIMEOUT)
 		text = "the upstream sent no reply in time";
-	if (c->deadline_ms != 0)
+	/* one that took the whole request may be at work on it */
+	if (c->deadline_ms != 0 && c->timeout == CALL_SEND_TIMEOUT &&
+	    c->phase == CALL_HEAD && !c->answered)
+		call_next(c, c->timeout, text);
+	else if (c->deadline_ms != 0)
 		call_fail(c, c->timeout, text);
 	call_leave(c);
 }
@@ -539,22 +606,15 @@ call_deadline(void *arg)
 /* ---- exported -------------------------------------------------------------
  */
 
-/* Each server could be the one: none may be found wrong when it is. */
+/* What would break the request line; hosts and bases are the pool's. */
 static int
 call_check(struct call *c, const struct call_params *p)
 {
-	struct h1_write_request rq = { .method = p->method,
+	const struct h1_write_request rq = { .method = p->method,
+		.host = VIEW("host"),
 		.target = p->target };
-	size_t i;
-	int rc = 0;
 
-	for (i = 0; i < p->servers_n && rc == 0; i++) {
-		rq.host = p->servers[i].host;
-		rq.base = p->servers[i].base;
-		buf_reset(&c->head, SIZE_MAX);
-		rc = h1_write_request_line(&c->head, &rq);
-	}
-	return rc;
+	return h1_write_request_line(&c->head, &rq);
 }
 
 static int
@@ -595,8 +655,10 @@ call_start(struct loop *l, const struct call_params *p,
 	c->loop = l;
 	c->owner = *owner;
 	c->pool = p->pool;
-	c->servers = p->servers;
-	c->servers_n = p->servers_n;
+	c->once = p->check;
+	c->check = p->check;
+	c->slot = p->slot;
+	c->give_up_ms = loop_now_ms(l) + p->read_timeout_ms;
 	c->body = p->body;
 	c->send_ms = p->send_timeout_ms;
 	c->first_ms = p->first_byte_timeout_ms;
@@ -613,8 +675,7 @@ call_start(struct loop *l, const struct call_params *p,
 	buf_init(&c->plain, p->decoded_max);
 	rc = call_init(c, p);
 	if (rc == 0)
-		rc = pool_get(c->pool, c->affinity, false, call_leased, c,
-		    &c->lease);
+		rc = call_lease(c, p->check, false);
 	if (rc != 0) {
 		call_destroy(c);
 		return rc;

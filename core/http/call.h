@@ -44,26 +44,23 @@ struct call_owner {
 	void *arg;
 };
 
-/* How one server of the pool is addressed. */
-struct call_server {
-	struct view host; /* Host field */
-	struct view base; /* what its paths begin with, empty none */
-};
-
 struct call_params {
 	struct pool *pool;
-	/* One for each of the pool's servers, in their order; borrowed for as
-	 * long as the call lives. */
-	const struct call_server *servers;
-	size_t servers_n;
 	struct view affinity; /* key for pool_get(), copied */
 	struct view method; /* copied, as the target */
 	struct view target; /* path and query, behind the server's base */
+	/*
+	 * A health check: of the server in that slot alone, on a connection of
+	 * its own, without its base and with no bearing on whether it rests.
+	 */
+	bool check;
+	size_t slot;
 	const struct head_fields *fields; /* Content-Length is added; copied */
 	struct view body; /* whole; must stay until head() or fail() */
 	uint64_t send_timeout_ms;
 	uint64_t first_byte_timeout_ms; /* 0 off */
-	uint64_t read_timeout_ms; /* 0 off */
+	uint64_t
+	    read_timeout_ms; /* no server is asked later than that, either */
 	bool manual_progress; /* only call_progress() pushes the read deadline
 				 back, else every body byte does */
 	uint64_t header_max; /* of the reply's head */
@@ -77,14 +74,16 @@ struct call_times {
 /*
  * Source:  RFC 9110, RFC 9112.
  * Starts a call.  A connection that was idle before and turns out closed is
- * retried once on a fresh one, only while no byte of the reply came.
+ * retried once on a fresh one to the same server, only while no byte of the
+ * reply came.  A server that breaks off a fresh one before a byte, or takes no
+ * byte of the request in time, rests, and another one is asked, each once.
  * Content codings that can be decoded are (and Content-Encoding removed);
  * unknown ones pass with their field.  Accept-Encoding: identity is sent
  * unless the fields have one.
  * Context: reactor; no callback before it returns.
  * Owner:   the call is its own until end(), fail() or call_cancel().
- * Returns: 0; SP_E_NOMEM; SP_E_SYNTAX method, target or a server's host or base
- *          would break the request line.
+ * Returns: 0; SP_E_NOMEM; SP_E_SYNTAX method or target would break the request
+ *          line.
  */
 int call_start(struct loop *l, const struct call_params *params,
     const struct call_owner *owner, struct call **out) must_check;

@@ -1,184 +1,10 @@
 #include <stdio.h>
-#include <sys/queue.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/dial.h"
-#include "net/pool.h"
+#include "net/pool_priv.h"
 
-enum {
-	SERVERS_MAX = 64, /* bits of pool_lease.tried */
-	REST_MIN_MS = 1000,
-	REST_MAX_MS = 30000,
-	WHY_BYTES = 400
-};
-
-enum lease_state {
-	LEASE_START, /* queued, to begin with its server */
-	LEASE_RESOLVE,
-	LEASE_DIAL,
-	LEASE_TLS,
-	LEASE_DONE, /* queued, to be told */
-	LEASE_TOLD, /* of a failure, right now */
-	LEASE_LENT,
-	LEASE_IDLE
-};
-
-TAILQ_HEAD(lease_list, pool_lease);
-
-struct server {
-	char *host;
-	char *label; /* for messages */
-	uint16_t port;
-	bool is_unix, tls;
-	bool probing; /* one connection finds out whether it is back */
-	bool last_set;
-	unsigned fails;
-	uint64_t seed;
-	uint64_t rest_until_ms;
-	size_t busy; /* leases on the way and lent */
-	struct resolver_addr last; /* where it answered */
-	struct lease_list idle; /* latest first */
-};
-
-/* A connection; the same object while it is lent and while it is idle. */
-struct pool_lease {
-	TAILQ_ENTRY(pool_lease) link; /* in pool.queue or server.idle */
-	TAILQ_ENTRY(pool_lease) age; /* in pool.idle */
-	struct pool *pool;
-	struct server *server;
-	struct stream *stream;
-	struct resolver_query *query;
-	struct dial *dial;
-	struct loop_timer *timer;
-	void (*cb)(void *arg, int err, struct pool_lease *lease);
-	void *arg;
-	char *why;
-	uint64_t hash;
-	uint64_t tried; /* one bit a server */
-	uint64_t idle_since_ms;
-	int err;
-	enum lease_state state;
-	bool hashed;
-	bool reused;
-	bool probe;
-};
-
-struct pool {
-	struct loop *loop;
-	struct resolver *resolver;
-	char *name;
-	struct tls_ctx *tls;
-	struct loop_task *task;
-	struct loop_timer *timer; /* the oldest idle one's end */
-	struct lease_list queue;
-	struct lease_list idle; /* oldest first */
-	struct pool_stats stats;
-	bool least_conn;
-	uint64_t connect_timeout_ms, keepalive, keepalive_timeout_ms;
-	size_t open; /* leases that are not idle */
-	size_t turn; /* where looking for the least busy one begins */
-	size_t servers_n;
-	struct server servers[];
-};
-
-/* ---- choosing ------------------------------------------------------------ */
-
-/* The finaliser of SplitMix64: every bit of x matters to every bit. */
-static uint64_t
-mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-	return x ^ (x >> 31);
-}
-
-static bool
-is_up(const struct server *s, uint64_t now_ms)
-{
-	return s->fails == 0 || (s->rest_until_ms <= now_ms && !s->probing);
-}
-
-/* Rendezvous hashing: a server that leaves takes only its own keys along. */
-static bool
-better(const struct pool_lease *l, const struct server *s,
-    const struct server *than)
-{
-	if (l->hashed)
-		return mix(l->hash ^ s->seed) > mix(l->hash ^ than->seed);
-	return s->busy < than->busy;
-}
-
-/* Among those not tried yet, one that is up before one that rests. */
-static struct server *
-choose(struct pool_lease *l)
-{
-	struct server *best = NULL, *s;
-	struct pool *p = l->pool;
-	uint64_t now = loop_now_ms(p->loop);
-	bool best_up = false, up;
-	size_t at;
-
-	p->turn++;
-	for (size_t i = 0; i < p->servers_n; i++) {
-		at = (p->turn + i) % p->servers_n;
-		s = &p->servers[at];
-		if ((l->tried & (UINT64_C(1) << at)) != 0)
-			continue;
-		up = is_up(s, now);
-		if (best == NULL || (up && !best_up) ||
-		    (up == best_up && better(l, s, best))) {
-			best = s;
-			best_up = up;
-		}
-	}
-	return best;
-}
-
-static void
-assign(struct pool_lease *l, struct server *s)
-{
-	l->server = s;
-	l->tried |= UINT64_C(1) << (s - l->pool->servers);
-	s->busy++;
-}
-
-static void
-server_failed(struct pool_lease *l)
-{
-	struct server *s = l->server;
-	uint64_t now = loop_now_ms(l->pool->loop), rest = REST_MIN_MS;
-
-	if (l->probe)
-		s->probing = false;
-	l->probe = false;
-	/* all that were on their way when it went down count once */
-	if (s->fails != 0 && s->rest_until_ms > now)
-		return;
-	for (unsigned i = 0; i < s->fails && rest < REST_MAX_MS; i++)
-		rest *= 2;
-	if (rest > REST_MAX_MS)
-		rest = REST_MAX_MS;
-	s->fails++;
-	s->rest_until_ms = now + rest;
-	log_warn("upstream \"%s\": %s; not used for %llu ms while another is",
-	    l->pool->name, pool_lease_why(l), (unsigned long long)rest);
-}
-
-static void
-server_good(struct pool_lease *l)
-{
-	struct server *s = l->server;
-
-	if (l->probe)
-		s->probing = false;
-	l->probe = false;
-	if (s->fails != 0)
-		log_notice("upstream \"%s\": %s answers again", l->pool->name,
-		    s->label);
-	s->fails = 0;
-}
+enum { WHY_BYTES = 400 };
 
 /* ---- leases -------------------------------------------------------------- */
 
@@ -217,8 +43,8 @@ set_why(struct pool_lease *l, const char *stage, const char *cause)
 {
 	char text[WHY_BYTES];
 
-	(void)snprintf(text, sizeof(text), "%s: %s: %s", l->server->label,
-	    stage, cause);
+	(void)snprintf(text, sizeof(text), "%s: %s%s%s", l->server->label,
+	    stage, cause != NULL ? ": " : "", cause != NULL ? cause : "");
 	mem_free(l->why);
 	l->why = mem_strdup(text);
 }
@@ -251,21 +77,19 @@ attempt_failed(struct pool_lease *l, int err, const char *stage,
     const char *cause)
 {
 	struct server *next = NULL;
+	bool only = l->only;
 
 	set_why(l, stage, cause);
 	l->pool->stats.connect_errors++;
 	lease_abort(l);
 	/* want of memory is our fault, not the server's */
 	if (err != SP_E_NOMEM) {
-		server_failed(l);
-		next = choose(l);
-	} else if (l->probe) {
-		l->server->probing = false;
-		l->probe = false;
+		pool_servers_failed(l, false);
+		next = only ? NULL : pool_servers_choose(l);
 	}
+	pool_servers_leave(l);
 	if (next != NULL) {
-		l->server->busy--;
-		assign(l, next);
+		pool_servers_assign(l, next);
 		enqueue(l, LEASE_START);
 		return;
 	}
@@ -278,7 +102,8 @@ connected(struct pool_lease *l)
 {
 	loop_timer_free(l->timer);
 	l->timer = NULL;
-	server_good(l);
+	if (!l->server->late)
+		pool_servers_good(l);
 	enqueue(l, LEASE_DONE);
 }
 
@@ -288,8 +113,6 @@ on_tls_timer(void *arg)
 	attempt_failed(arg, SP_E_TIMEOUT, "TLS handshake",
 	    err_str(SP_E_TIMEOUT));
 }
-
-static void idle_drop(struct pool_lease *l);
 
 /* While nobody else owns the stream: the handshake, and idle ones. */
 static void
@@ -309,7 +132,7 @@ on_stream(void *arg, struct stream *s, unsigned what)
 		if ((what & STREAM_FAIL) != 0 ||
 		    stream_read(s, loop_scratch(l->pool->loop), 1, &n) !=
 			SP_E_AGAIN)
-			idle_drop(l);
+			pool_idle_drop(l);
 	}
 	/* else queued: whoever gets it will see what is wrong */
 }
@@ -396,7 +219,7 @@ begin(struct pool_lease *l)
 	uint64_t now = loop_now_ms(l->pool->loop);
 	int rc;
 
-	if (s->fails != 0 && is_up(s, now))
+	if (s->fails != 0 && pool_servers_is_up(s, now) && !l->check)
 		l->probe = s->probing = true;
 	if (s->is_unix) {
 		rc = dial_unix(view_str(s->host), &addr);
@@ -424,7 +247,7 @@ tell(struct pool_lease *l)
 		return;
 	}
 	l->state = LEASE_TOLD;
-	l->server->busy--;
+	pool_servers_leave(l);
 	p->open--;
 	l->cb(l->arg, l->err, l);
 	lease_free(l);
@@ -457,13 +280,14 @@ static void
 idle_take(struct pool_lease *l)
 {
 	TAILQ_REMOVE(&l->server->idle, l, link);
+	l->server->idle_n--;
 	TAILQ_REMOVE(&l->pool->idle, l, age);
 	l->pool->stats.idle--;
 	stream_want(l->stream, 0);
 }
 
-static void
-idle_drop(struct pool_lease *l)
+void
+pool_idle_drop(struct pool_lease *l)
 {
 	idle_take(l);
 	stream_free(l->stream, true);
@@ -484,7 +308,7 @@ on_idle_timer(void *arg)
 			loop_timer_set(p->timer, end - now);
 			return;
 		}
-		idle_drop(l);
+		pool_idle_drop(l);
 	}
 }
 
@@ -497,12 +321,13 @@ idle_add(struct pool_lease *l)
 
 	while (p->stats.idle >= p->keepalive &&
 	    (old = TAILQ_FIRST(&p->idle)) != NULL)
-		idle_drop(old);
+		pool_idle_drop(old);
 	l->state = LEASE_IDLE;
 	l->idle_since_ms = loop_now_ms(p->loop);
 	if (TAILQ_EMPTY(&p->idle))
 		loop_timer_set(p->timer, p->keepalive_timeout_ms);
 	TAILQ_INSERT_HEAD(&l->server->idle, l, link);
+	l->server->idle_n++;
 	TAILQ_INSERT_TAIL(&p->idle, l, age);
 	p->stats.idle++;
 	stream_set_owner(l->stream, &owner);
@@ -513,46 +338,67 @@ idle_add(struct pool_lease *l)
 static void
 give_back(struct pool_lease *l, bool reusable)
 {
-	l->server->busy--;
+	struct server *s = l->server;
+
 	l->pool->open--;
-	if (reusable && l->pool->keepalive > 0 &&
+	if (reusable && l->pool->keepalive > 0 && !s->removed && !s->draining &&
 	    stream_error(l->stream) == 0 && !stream_pending(l->stream)) {
+		/* it has the server still, which stays as long as that */
 		idle_add(l);
+		pool_servers_leave(l);
+		l->server = s;
 		return;
 	}
 	stream_free(l->stream, reusable);
 	l->stream = NULL;
+	pool_servers_leave(l);
 	lease_free(l);
 }
 
 /* ---- what others call ---------------------------------------------------- */
 
 static void
-lease_init(struct pool_lease *l, struct pool *p, struct view key)
+lease_init(struct pool_lease *l, struct pool *p, const struct pool_ask *ask)
 {
 	memset(l, 0, sizeof(*l));
 	l->pool = p;
-	l->hash = view_hash(key);
+	l->hash = view_hash(ask->key);
 	/* without a key there is nothing to keep together */
-	l->hashed = !p->least_conn && key.n > 0;
+	l->hashed = !p->least_conn && ask->key.n > 0;
+	l->tried = ask->tried;
+	l->only = ask->has_slot && ask->only;
+	l->check = ask->check;
+}
+
+static struct server *
+pick(struct pool_lease *l, const struct pool_ask *ask)
+{
+	struct server *s = NULL;
+
+	if (ask->has_slot && ask->slot < POOL_SERVERS_MAX)
+		s = l->pool->slots[ask->slot];
+	if (s != NULL && (s->removed || (s->draining && !ask->only)))
+		s = NULL;
+	return s != NULL || l->only ? s : pool_servers_choose(l);
 }
 
 int
-pool_get(struct pool *p, struct view key, bool fresh,
+pool_get(struct pool *p, const struct pool_ask *ask,
     void (*cb)(void *arg, int err, struct pool_lease *lease), void *arg,
     struct pool_lease **out)
 {
 	struct pool_lease *l, *idle, want;
 	struct server *s;
 
-	lease_init(&want, p, key);
-	s = choose(&want);
-	idle = fresh ? NULL : TAILQ_FIRST(&s->idle);
+	lease_init(&want, p, ask);
+	s = pick(&want, ask);
+	idle = s == NULL || ask->fresh ? NULL : TAILQ_FIRST(&s->idle);
 	if (idle != NULL) {
 		l = idle;
 		idle_take(l);
 		l->reused = true;
-		l->tried = 0;
+		l->tried = ask->tried;
+		l->only = l->check = false;
 		p->stats.reuses++;
 	} else {
 		l = mem_alloc(sizeof(*l));
@@ -563,10 +409,29 @@ pool_get(struct pool *p, struct view key, bool fresh,
 	l->cb = cb;
 	l->arg = arg;
 	p->open++;
-	assign(l, s);
-	enqueue(l, idle != NULL ? LEASE_DONE : LEASE_START);
+	if (ask->tried != 0)
+		p->stats.failovers++;
+	if (s != NULL)
+		pool_servers_assign(l, s);
+	else
+		l->err = SP_E_NOTFOUND;
+	enqueue(l, idle != NULL || s == NULL ? LEASE_DONE : LEASE_START);
 	*out = l;
 	return 0;
+}
+
+bool
+pool_has_other(const struct pool *p, uint64_t tried)
+{
+	const struct server *s;
+
+	for (size_t i = 0; i < POOL_SERVERS_MAX; i++) {
+		s = p->slots[i];
+		if (s != NULL && !s->removed && !s->draining &&
+		    (tried & (UINT64_C(1) << i)) == 0)
+			return true;
+	}
+	return false;
 }
 
 struct stream *
@@ -584,12 +449,43 @@ pool_lease_reused(const struct pool_lease *l)
 size_t
 pool_lease_server(const struct pool_lease *l)
 {
-	return (size_t)(l->server - l->pool->servers);
+	return l->server->slot;
+}
+
+struct view
+pool_lease_authority(const struct pool_lease *l)
+{
+	return view_str(l->server->authority);
+}
+
+struct view
+pool_lease_base(const struct pool_lease *l)
+{
+	return view_str(l->server->base);
+}
+
+void
+pool_lease_failed(struct pool_lease *l, const char *what)
+{
+	if (l->state != LEASE_LENT)
+		return;
+	set_why(l, what, NULL);
+	l->pool->stats.connect_errors++;
+	pool_servers_failed(l, true);
+}
+
+void
+pool_lease_good(struct pool_lease *l)
+{
+	if (l->state == LEASE_LENT && l->server->fails != 0)
+		pool_servers_good(l);
 }
 
 const char *
 pool_lease_why(const struct pool_lease *l)
 {
+	if (l->why == NULL && l->err == SP_E_NOTFOUND)
+		return "no server of the upstream takes calls";
 	return l->why != NULL ? l->why : err_str(l->err);
 }
 
@@ -622,41 +518,9 @@ pool_cancel(struct pool_lease *l)
 		give_back(l, true);
 		return;
 	}
-	if (l->probe)
-		l->server->probing = false;
-	l->server->busy--;
+	pool_servers_leave(l);
 	l->pool->open--;
 	lease_free(l);
-}
-
-static int
-server_init(struct server *s, const struct pool_server *from)
-{
-	struct view host = from->host;
-	char label[320];
-
-	TAILQ_INIT(&s->idle);
-	s->port = from->port;
-	s->is_unix = from->is_unix;
-	s->tls = from->tls;
-	if (!s->is_unix && host.n > 2 && host.p[0] == '[' &&
-	    host.p[host.n - 1] == ']')
-		host = view_sub(host, 1, host.n - 2);
-	if (host.n == 0 || memchr(host.p, '\0', host.n) != NULL)
-		return SP_E_ARG;
-	if (s->is_unix)
-		(void)snprintf(label, sizeof(label), "unix:%.*s",
-		    VIEW_ARG(host));
-	else
-		(void)snprintf(label, sizeof(label),
-		    view_find(host, ':') < host.n ? "[%.*s]:%u" : "%.*s:%u",
-		    VIEW_ARG(host), s->port);
-	s->host = mem_strndup(host.p, host.n);
-	s->label = mem_strdup(label);
-	if (s->host == NULL || s->label == NULL)
-		return SP_E_NOMEM;
-	s->seed = mix(view_hash(view_str(s->label)));
-	return 0;
 }
 
 static int
@@ -671,10 +535,11 @@ pool_init(struct pool *p, const struct pool_params *params)
 	p->keepalive = params->keepalive;
 	p->keepalive_timeout_ms = params->keepalive_timeout_ms;
 	for (size_t i = 0; i < params->servers_n; i++) {
-		rc = server_init(&p->servers[i], &params->servers[i]);
+		rc = pool_servers_add(p, &params->servers[i]);
 		if (rc != 0)
 			return rc;
 	}
+	p->changed = false;
 	p->name =
 	    mem_strndup(params->name.n ? params->name.p : "", params->name.n);
 	p->task = loop_task_new(p->loop, on_task, p);
@@ -692,18 +557,13 @@ pool_new(struct loop *l, struct resolver *r, const struct pool_params *params,
 	struct pool *p;
 	int rc;
 
-	if (n == 0 || n > SERVERS_MAX)
+	if (n == 0 || n > POOL_SERVERS_MAX)
 		return SP_E_ARG;
-	for (size_t i = 0; i < n; i++)
-		if ((params->servers[i].tls && params->tls == NULL) ||
-		    (!params->servers[i].is_unix && r == NULL))
-			return SP_E_ARG;
-	p = mem_calloc(1, sizeof(*p) + n * sizeof(p->servers[0]));
+	p = mem_calloc(1, sizeof(*p));
 	if (p == NULL)
 		return SP_E_NOMEM;
 	p->loop = l;
 	p->resolver = r;
-	p->servers_n = n;
 	p->tls = params->tls != NULL ? tls_ref(params->tls) : NULL;
 	rc = pool_init(p, params);
 	if (rc != 0) {
@@ -723,13 +583,10 @@ pool_free(struct pool *p)
 		return;
 	err_assert(p->open == 0);
 	while ((l = TAILQ_FIRST(&p->idle)) != NULL)
-		idle_drop(l);
+		pool_idle_drop(l);
 	loop_task_free(p->task);
 	loop_timer_free(p->timer);
-	for (size_t i = 0; i < p->servers_n; i++) {
-		mem_free(p->servers[i].host);
-		mem_free(p->servers[i].label);
-	}
+	pool_servers_free(p);
 	tls_unref(p->tls);
 	mem_free(p->name);
 	mem_free(p);

@@ -11,11 +11,17 @@
 struct pool;
 struct pool_lease; /* one connection lent, or on the way */
 
+enum { POOL_SERVERS_MAX = 64 };
+
 struct pool_server {
 	struct view host; /* name, literal, or unix socket's path; copied */
 	uint16_t port;
 	bool is_unix;
 	bool tls;
+	/* of the caller's own, kept as they are; copied */
+	struct view authority; /* how it is addressed: the Host field */
+	struct view base; /* what its paths begin with; tells servers apart */
+	struct view url; /* for people */
 };
 struct pool_params {
 	struct view name; /* for messages; copied */
@@ -29,6 +35,7 @@ struct pool_params {
 };
 struct pool_stats {
 	uint64_t connects, reuses, connect_errors;
+	uint64_t failovers; /* asked for again, another server */
 	uint64_t idle, busy;
 };
 
@@ -43,27 +50,51 @@ int pool_new(struct loop *l, struct resolver *r,
 void pool_free(struct pool *p); /* no lease may be open; NULL allowed */
 void pool_stats(const struct pool *p, struct pool_stats *out);
 
+/* Which connection is wanted. */
+struct pool_ask {
+	struct view key; /* empty: the least busy server */
+	bool fresh; /* not an idle one (a retry after a stale one) */
+	uint64_t tried; /* slots that are not asked, a bit each */
+	bool has_slot; /* that slot's server before all others, or */
+	bool only; /* no other at all, whatever its state */
+	size_t slot;
+	bool check; /* what comes of it does not make the server rest */
+};
+
 /*
  * Asks for a connection.  A server is chosen by the hash of key (the same key,
  * the same server, while it is up) or by least_conn; a server whose
  * connections failed rests (1 s doubling to 30 s) while another is up; the
- * addresses of a name are tried in turn, then the other servers.
- * Parameters: fresh: not an idle one (a retry after a stale one).
- *          cb runs once, from the loop, unless cancelled: err 0 with the
+ * addresses of a name are tried in turn, then the other servers, each once.
+ * Parameters: cb runs once, from the loop, unless cancelled: err 0 with the
  *          stream (owner to be set by the callee) and reused telling whether
  *          it was idle before, else SP_E_REFUSED, SP_E_TIMEOUT, SP_E_DNS,
- *          SP_E_TLS, SP_E_GONE, SP_E_SYS, SP_E_NOMEM of the last attempt.
+ *          SP_E_TLS, SP_E_GONE, SP_E_SYS, SP_E_NOMEM of the last attempt, or
+ *          SP_E_NOTFOUND: no server takes calls.
  * Owner:   with err 0 the lease is the callee's until pool_release(); with an
  *          error it is gone when cb returns.  The callee sets the stream's
  *          owner.  Without a key the least busy server is taken.
  * Returns: 0; SP_E_NOMEM.
  */
-int pool_get(struct pool *p, struct view key, bool fresh,
+int pool_get(struct pool *p, const struct pool_ask *ask,
     void (*cb)(void *arg, int err, struct pool_lease *lease), void *arg,
     struct pool_lease **out) must_check;
+/* Whether a server takes calls that is not among those. */
+bool pool_has_other(const struct pool *p, uint64_t tried);
 struct stream *pool_lease_stream(struct pool_lease *l);
 bool pool_lease_reused(const struct pool_lease *l);
-size_t pool_lease_server(const struct pool_lease *l); /* index */
+/* Of a connection that is lent: its server's slot and how to address it. */
+size_t pool_lease_server(const struct pool_lease *l);
+struct view pool_lease_authority(const struct pool_lease *l);
+struct view pool_lease_base(const struct pool_lease *l);
+/*
+ * Of one that is lent: what came of it.  failed: it broke before a byte of a
+ * reply; the server rests as if it had refused.  good: a byte came; only that
+ * ends the rest of a server that had failed so.  Without a word nothing is
+ * known.
+ */
+void pool_lease_failed(struct pool_lease *l, const char *what);
+void pool_lease_good(struct pool_lease *l);
 /*
  * Last error in words, for logs and error objects:
  * "gpu1:8000: connect: connection refused".

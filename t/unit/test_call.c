@@ -160,7 +160,9 @@ static void
 pool_start(uint64_t keepalive)
 {
 	const struct pool_server server = { .host = VIEW("127.0.0.1"),
-		.port = port };
+		.port = port,
+		.authority = VIEW("up"),
+		.base = VIEW("/base") };
 	const struct pool_params params = { .name = VIEW("t"),
 		.servers = &server,
 		.servers_n = 1,
@@ -171,17 +173,12 @@ pool_start(uint64_t keepalive)
 	must(pool_new(loop, resolver, &params, &pool));
 }
 
-static const struct call_server called = { VIEW_INIT("up"),
-	VIEW_INIT("/base") };
-
 static struct call_params
 params(void)
 {
 	return (struct call_params){ .pool = pool,
 		.affinity = VIEW("k"),
 		.method = VIEW("POST"),
-		.servers = &called,
-		.servers_n = 1,
 		.target = VIEW("/v1/x"),
 		.body = VIEW("{}"),
 		.send_timeout_ms = 60000,
@@ -381,8 +378,6 @@ test_replies(void)
 static void
 test_request(void)
 {
-	static const struct call_server bad = { VIEW_INIT("up"),
-		VIEW_INIT("/b\r\n") };
 	struct call_params cp;
 	struct head_field f[3] = { { VIEW("A"), VIEW("b") },
 		{ VIEW("Content-Length"), VIEW("77") },
@@ -412,10 +407,6 @@ test_request(void)
 	cp.target = VIEW("/a b");
 	tap_is_int(call_start(loop, &cp, &owner, &call), SP_E_SYNTAX,
 	    "a target that would split the line");
-	cp.target = VIEW("/a");
-	cp.servers = &bad;
-	tap_is_int(call_start(loop, &cp, &owner, &call), SP_E_SYNTAX,
-	    "a server's base that would");
 	call = NULL;
 	finish();
 }
@@ -515,6 +506,136 @@ test_stale(void)
 	peer_rst(srv);
 	wait_for(is_over, "over");
 	tap_ok(seen.why == CALL_BROKEN && accepted == 1, "a fresh one is not");
+	finish();
+}
+
+/* ---- several servers ------------------------------------------------------ */
+
+/* Two at one address, told apart by their bases. */
+static void
+two_start(void)
+{
+	const struct pool_server servers[] = {
+		{ .host = VIEW("127.0.0.1"),
+		    .port = port,
+		    .authority = VIEW("up"),
+		    .base = VIEW("/base") },
+		{ .host = VIEW("127.0.0.1"),
+		    .port = port,
+		    .authority = VIEW("up"),
+		    .base = VIEW("/other") },
+	};
+	const struct pool_params two = { .name = VIEW("t"),
+		.servers = servers,
+		.servers_n = 2,
+		.connect_timeout_ms = 10000,
+		.keepalive = 4,
+		.keepalive_timeout_ms = 60000 };
+
+	must(pool_new(loop, resolver, &two, &pool));
+}
+
+static bool
+asks_other(void)
+{
+	return peer_has(srv, VIEW("POST /other/"));
+}
+
+static void
+answer(void)
+{
+	peer_send(srv, VIEW(OK "Content-Length: 0\r\n\r\n"));
+	wait_for(is_over, "over");
+}
+
+static void
+next_asked(const char *what)
+{
+	srv = NULL;
+	wait_for(is_asked, what);
+}
+
+static void
+test_failover(void)
+{
+	struct pool_stats st;
+	bool first;
+
+	two_start();
+	begin();
+	wait_for(is_asked, "asked");
+	first = asks_other();
+	peer_rst(srv);
+	next_asked("another server");
+	tap_ok(asks_other() != first, "is another one");
+	answer();
+	tap_ok(seen.ends == 1 && seen.fails == 0 && accepted == 2,
+	    "a server that dies before a byte is made up for");
+	begin();
+	wait_for(is_asked, "the next call");
+	tap_ok(asks_other() != first, "and rests");
+	/* the connection was kept: its own server comes first */
+	hang_up();
+	next_asked("a fresh one");
+	tap_ok(asks_other() != first, "a stale one is asked again itself");
+	hang_up();
+	next_asked("the one that rests");
+	tap_ok(asks_other() == first, "then one that rests, as none is left");
+	hang_up();
+	wait_for(is_over, "over");
+	tap_ok(seen.fails == 1 && seen.why == CALL_BROKEN &&
+		strstr(seen.words,
+		    "several servers failed, the last: "
+		    "127.0.0.1:") != NULL,
+	    "each once: %s", seen.words);
+	pool_stats(pool, &st);
+	tap_is_int((long long)st.failovers, 2, "two failovers");
+	finish();
+}
+
+static void
+test_failover_not(void)
+{
+	struct call_params cp;
+
+	two_start();
+	begin();
+	wait_for(is_asked, "asked");
+	peer_send(srv, VIEW("H"));
+	wait_turns(3);
+	hang_up();
+	wait_for(is_over, "over");
+	tap_ok(seen.fails == 1 && accepted == 1, "not after a byte");
+	finish();
+	two_start();
+	cp = params();
+	cp.first_byte_timeout_ms = 20;
+	begin_with(&cp);
+	wait_for(is_over, "over");
+	tap_ok(seen.why == CALL_FIRST_TIMEOUT && accepted == 1,
+	    "not from one that may be at work on it");
+	finish();
+	two_start();
+	begin();
+	wait_for(is_asked, "asked");
+	peer_rst(srv);
+	next_asked("another server");
+	call_cancel(call);
+	call = NULL;
+	wait_for(is_left, "left");
+	tap_ok(seen.fails + seen.ends == 0, "cancelled with the second");
+	finish();
+	two_start();
+	cp = params();
+	cp.check = true;
+	cp.slot = 1;
+	cp.target = VIEW("/health");
+	begin_with(&cp);
+	wait_for(is_asked, "asked");
+	tap_ok(peer_has(srv, VIEW("POST /health HTTP")), "a check has no base");
+	peer_rst(srv);
+	wait_for(is_over, "over");
+	tap_ok(seen.fails == 1 && accepted == 1, "and no other server");
 	finish();
 }
 
@@ -813,6 +934,8 @@ main(void)
 	test_replies();
 	test_large_body();
 	test_stale();
+	test_failover();
+	test_failover_not();
 	test_cancel();
 	test_timeouts();
 	test_pause();

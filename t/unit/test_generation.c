@@ -95,7 +95,7 @@ parse(const char *text)
 	"server { listen 127.0.0.1:7001; location /hold { health; }\n" \
 	" location /one { status; } }\n"
 #define TWO \
-	"upstream v { server http://127.0.0.1:9/v2; model other; }\n" \
+	"upstream v { server http://127.0.0.1:9/v1; model other; }\n" \
 	"upstream u { server http://127.0.0.1:9/v1; keepalive 3; }\n" \
 	"server { listen 127.0.0.1:7002; listen 127.0.0.1:7001;\n" \
 	" location /two { health; } }\n"
@@ -238,7 +238,7 @@ sharing(void)
 	if (prepare(TWO, 2, &err) != SP_OK)
 		abort();
 	tap_ok(link_of(gate->next, "v") == link_of(gate->current, "v"),
-	    "another base or model: the same connections");
+	    "another model: the same connections");
 	tap_ok(link_of(gate->next, "u") != link_of(gate->current, "u"),
 	    "other parameters: others");
 	gate_abandon(gate);

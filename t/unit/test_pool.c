@@ -147,9 +147,11 @@ on_get(void *arg, int err, struct pool_lease *l)
 static int
 start(struct pool *p, struct get *g, const char *key, bool fresh)
 {
+	const struct pool_ask ask = { .key = view_str(key), .fresh = fresh };
+
 	g->called = 0;
 	g->err = 1;
-	return pool_get(p, view_str(key), fresh, on_get, g, &g->l);
+	return pool_get(p, &ask, on_get, g, &g->l);
 }
 
 static void
@@ -186,8 +188,14 @@ pool_of(const struct pool_params *params)
 static struct pool *
 pool_on(uint16_t a, uint16_t b)
 {
-	struct pool_server v[2] = { { VIEW("127.0.0.1"), a, false, false },
-		{ VIEW("127.0.0.1"), b, false, false } };
+	struct pool_server v[2] = { { .host = VIEW("127.0.0.1"),
+					.port = a,
+					.is_unix = false,
+					.tls = false },
+		{ .host = VIEW("127.0.0.1"),
+		    .port = b,
+		    .is_unix = false,
+		    .tls = false } };
 	struct pool_params params = params_of(v, b != 0 ? 2 : 1);
 
 	return pool_of(&params);
@@ -264,7 +272,10 @@ test_idle_ends(void)
 static void
 test_keepalive(void)
 {
-	struct pool_server v = { VIEW("127.0.0.1"), s1.port, false, false };
+	struct pool_server v = { .host = VIEW("127.0.0.1"),
+		.port = s1.port,
+		.is_unix = false,
+		.tls = false };
 	struct pool_params params = params_of(&v, 1);
 	struct get g[3];
 	struct pool *p;
@@ -325,9 +336,14 @@ test_refused(void)
 static void
 test_choice(void)
 {
-	struct pool_server v[2] = { { VIEW("127.0.0.1"), s1.port, false,
-					false },
-		{ VIEW("localhost"), s2.port, false, false } };
+	struct pool_server v[2] = { { .host = VIEW("127.0.0.1"),
+					.port = s1.port,
+					.is_unix = false,
+					.tls = false },
+		{ .host = VIEW("localhost"),
+		    .port = s2.port,
+		    .is_unix = false,
+		    .tls = false } };
 	struct pool_params params = params_of(v, 2);
 	struct pool *p = pool_of(&params);
 	struct get g[40];
@@ -368,7 +384,10 @@ test_unix(void)
 {
 	char dir[] = "/tmp/sallyport-pool-XXXXXX", path[64];
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	struct pool_server v = { VIEW_NONE, 0, true, false };
+	struct pool_server v = { .host = VIEW_NONE,
+		.port = 0,
+		.is_unix = true,
+		.tls = false };
 	struct pool_params params = params_of(&v, 1);
 	struct srv s;
 	struct pool *p;
@@ -403,7 +422,10 @@ test_unix(void)
 static void
 test_bad_params(void)
 {
-	struct pool_server v = { VIEW("a"), 1, false, true };
+	struct pool_server v = { .host = VIEW("a"),
+		.port = 1,
+		.is_unix = false,
+		.tls = true };
 	struct pool_params params = params_of(&v, 1);
 	struct pool *p = NULL;
 
@@ -426,7 +448,10 @@ test_tls(void)
 {
 	static const struct view h1 = { "http/1.1", 8 };
 	struct buf err = BUF_INIT(500);
-	struct pool_server v = { VIEW("[127.0.0.1]"), 0, false, true };
+	struct pool_server v = { .host = VIEW("[127.0.0.1]"),
+		.port = 0,
+		.is_unix = false,
+		.tls = true };
 	struct pool_params params = params_of(&v, 1);
 	struct tls_ctx *bad_tls, *good_tls;
 	struct pool *p;
@@ -488,7 +513,10 @@ test_tls(void)
 static void
 test_cancel(void)
 {
-	struct pool_server v = { VIEW("a.test"), 1, false, false };
+	struct pool_server v = { .host = VIEW("a.test"),
+		.port = 1,
+		.is_unix = false,
+		.tls = false };
 	struct pool_params params = params_of(&v, 1);
 	struct pool *p = pool_on(s1.port, 0);
 	struct get a, b;
@@ -703,7 +731,10 @@ test_listener(void)
 static void
 test_no_memory(void)
 {
-	struct pool_server v = { VIEW("localhost"), s1.port, false, false };
+	struct pool_server v = { .host = VIEW("localhost"),
+		.port = s1.port,
+		.is_unix = false,
+		.tls = false };
 	struct pool_params params = params_of(&v, 1);
 	struct pool *p = NULL;
 	struct listener *l;
