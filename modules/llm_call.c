@@ -8,21 +8,7 @@
 #include "base/mem.h"
 #include "json/jwrite.h"
 
-enum { META_MAX = 256 * 1024, FIELD_MAX = 512 };
-
-/* Client fields that the record keeps; never a credential. */
-static const struct {
-	const char *field;
-	const char *name;
-} kept_fields[] = {
-	{ "user-agent", "user_agent" },
-	{ "x-session-id", "x_session_id" },
-	{ "x-session-affinity", "x_session_affinity" },
-	{ "x-parent-session-id", "x_parent_session_id" },
-	{ "x-client-request-id", "x_client_request_id" },
-	{ "x-stainless-retry-count", "x_stainless_retry_count" },
-	{ "idempotency-key", "idempotency_key" },
-};
+enum { META_MAX = 256 * 1024 };
 
 static void on_reply_head(void *arg, struct call *call,
     const struct head_reply *head);
@@ -39,9 +25,7 @@ static void on_turn_done(void *arg, bool ok, uint64_t number, const char *text);
 static int
 turn_meta(const struct llm_call *c, struct view asked, struct buf *out)
 {
-	const struct head_fields *f = &c->r->x->request.fields;
 	struct jwrite w;
-	size_t i;
 
 	jwrite_init(&w, out);
 	jwrite_object(&w);
@@ -57,14 +41,7 @@ turn_meta(const struct llm_call *c, struct view asked, struct buf *out)
 							   : "text");
 	jwrite_key(&w, "client");
 	jwrite_object(&w);
-	for (i = 0; i < sizeof(kept_fields) / sizeof(kept_fields[0]); i++) {
-		struct view v = head_get(f, view_str(kept_fields[i].field));
-
-		if (v.p == NULL)
-			continue;
-		jwrite_key(&w, kept_fields[i].name);
-		jwrite_string(&w, view_sub(v, 0, FIELD_MAX));
-	}
+	llm_client_fields(c, &w);
 	jwrite_end_object(&w);
 	if (c->spent != ROSTER_LEFT) {
 		jwrite_key(&w, "budget");

@@ -143,6 +143,10 @@ void llm_stream_release(struct llm_call *c);
 /* The answer that ends the agent's loop, into c->held; 0 or an SP_E_*. */
 int llm_budget_answer(struct llm_call *c) must_check;
 
+/* llm_client.c: members for what the client's head said of itself. */
+struct jwrite;
+void llm_client_fields(const struct llm_call *c, struct jwrite *w);
+
 /* llm_unary.c: replies that are taken as a whole. */
 void llm_unary_end(struct llm_call *c, bool delimited);
 /* What was collected so far goes on record. */

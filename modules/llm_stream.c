@@ -108,14 +108,20 @@ send_pieces(struct llm_call *c, const struct view *piece, size_t n)
 	return rc;
 }
 
-/* An event whose data cannot be cut in place is written anew. */
+/*
+ * An event whose data cannot be cut in place is written anew: its name, and a
+ * data line for each that is left of its data.
+ */
 static int
-send_remade(struct llm_call *c, struct view json)
+send_remade(struct llm_call *c, const struct sse_event *e, struct view json)
 {
 	const struct view lf = VIEW("\n"), name = VIEW("data: ");
+	const struct view event[] = { VIEW("event: "), e->name, lf };
 	struct view line;
 	int rc = 0;
 
+	if (e->flags & SSE_NAMED)
+		rc = send_pieces(c, event, 3);
 	while (rc == 0 && view_split(&json, '\n', &line)) {
 		const struct view parts[] = { name, line, lf };
 
@@ -142,7 +148,7 @@ send_edited(struct llm_call *c, const struct sse_event *e,
 	}
 	buf_reset(text, 64 * 1024);
 	rc = jsplice_apply(edits, e->data, text);
-	return rc != 0 ? rc : send_remade(c, buf_view(text));
+	return rc != 0 ? rc : send_remade(c, e, buf_view(text));
 }
 
 /* The reply is opened, and what was held before anything useful goes first. */
@@ -252,6 +258,7 @@ mask_event(struct llm_call *c, struct sse_event *e)
 		e->data = view_sub(raw, e->data_at, e->data.n);
 	else
 		e->data = llm_call_mask(c, e->data, 1);
+	e->flags &= ~(unsigned)SSE_NAMED;
 	if (e->flags & SSE_ERROR)
 		e->error = VIEW("{\"message\":\"error\"}");
 }

@@ -5,6 +5,7 @@
 #include "gate/gate.h"
 #include "gate/roster.h"
 #include "gate/session.h"
+#include "json/jtrain.h"
 #include "sessions_conf.h"
 
 enum {
@@ -43,8 +44,7 @@ struct sessions_call {
 	struct loop_task *task; /* reads on */
 	struct buf line, out;
 	bool second; /* of two passes over the file */
-	bool any_tools; /* the session has turns with tools */
-	uint64_t found; /* turns to train on */
+	struct jtrain_sum train; /* of what there is in the trace */
 	uint64_t written;
 };
 

@@ -65,8 +65,7 @@ static const char *const names[MEMBERS] = { "turn", "request", "response",
 struct facts {
 	struct view v[MEMBERS];
 	struct view node_id;
-	bool tools;
-	bool good; /* to be trained on, if it is the agent's own */
+	struct jtrain_turn train;
 };
 
 static struct view
@@ -104,11 +103,7 @@ read_turn(struct view line, struct facts *f)
 	if (rc != 0)
 		return rc;
 	f->node_id = member_of(f->v[METADATA], "node_id");
-	f->tools =
-	    view_eq(member_of(f->v[METADATA], "has_tools"), VIEW("true"));
-	f->good = view_eq(f->v[COMPLETE], VIEW("true")) &&
-	    view_eq(f->v[ALIGNED], VIEW("true")) &&
-	    view_eq(member_of(f->v[METADATA], "trainable"), VIEW("true"));
+	f->train = jtrain_read(f->v[COMPLETE], f->v[ALIGNED], f->v[METADATA]);
 	return 0;
 }
 
@@ -182,11 +177,10 @@ take_line(struct sessions_call *c, struct view line)
 	if (read_turn(line, &f) != 0)
 		return 0; /* not a record of ours: nothing to train on */
 	if (!c->second) {
-		c->any_tools = c->any_tools || f.tools;
-		c->found += f.good;
+		jtrain_add(&c->train, &f.train);
 		return 0;
 	}
-	if (!f.good || (c->any_tools && !f.tools))
+	if (!jtrain_is(&f.train, c->train.tools > 0))
 		return 0;
 	buf_reset(&c->out, KEEP_BYTES);
 	rc = streams_json(c) && c->written > 0 ? buf_add_char(&c->out, ',') : 0;
@@ -272,7 +266,7 @@ between(struct sessions_call *c)
 	c->second = true;
 	c->at = 0;
 	buf_reset(&c->line, KEEP_BYTES);
-	if (!streams_json(c) || c->found > 0)
+	if (!streams_json(c) || jtrain_count(&c->train) > 0)
 		return head(c);
 	if (gate_error(c->r, 409, "not_trainable", "%s",
 		"no turn of this session is complete, aligned and has token "

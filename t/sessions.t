@@ -345,6 +345,56 @@ def test_trace(d, t):
     eq(status, 200, "the session default has one, too")
 
 
+def test_trainable(d):
+    """One definition: the list's count, the views, and sallyportctl."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {
+        "type": "object", "properties": {}}}}]
+    for asks, want in (([ASK], 1), ([ASK, {**ASK, "tools": tools}], 1),
+                       ([{**ASK, "tools": tools}, ASK, ASK], 1),
+                       ([{**ASK, "tools": tools}] * 2, 2)):
+        s = d.create()
+        sid = s["session_id"]
+        for body in asks:
+            d.call(s["key"], body)
+        good = [r["metadata"]["trainable"] for r in d.records(sid)]
+        eq(good, [True] * len(asks), "turns that could be trained on")
+        n = d.get(sid)["n_trainable"]
+        lines = d.ask("GET", f"/sessions/{sid}/trace?view=train")[1]
+        p = subprocess.run([gate.program("sallyportctl"), "trace", "--train",
+                            d.trace_path(sid)], capture_output=True)
+        eq((n, len(lines.splitlines()) if isinstance(lines, bytes) else 1,
+            len(p.stdout.splitlines())), (want, want, want),
+           "n_trainable: those of the agent itself, as in the views")
+
+
+def test_redacted(d):
+    """A key in a field that is recorded is not."""
+    a, b = d.create(), d.create()
+    old = d.create()
+    d.ask("DELETE", f"/sessions/{old['session_id']}")
+    fields = {"x-session-id": a["key"], "idempotency-key": f"r/{b['key']}/1",
+              "user-agent": f"agent/1.0 (key={a['key']}x)",
+              "x-session-affinity": old["key"],
+              "x-client-request-id": "req-" + "0" * 32}
+    status = d.ask("POST", "/v1/chat/completions", ASK, a["key"], fields)[0]
+    eq(status, 200, "a call that says its key everywhere")
+    rec = d.record(0, a["session_id"])
+    eq(rec["metadata"]["client"],
+       {"x_session_id": "[redacted]", "idempotency_key": "[redacted]",
+        "user_agent": "[redacted]", "x_session_affinity": "[redacted]",
+        "x_client_request_id": "req-" + "0" * 32},
+       "keys are blanked: its own, others', old ones; the rest is kept")
+    with open(d.trace_path(a["session_id"]), "rb") as f:
+        data = f.read()
+    ok(not any(s["key"].encode() in data for s in (a, b, old)),
+       "none is in the trace")
+    # without a key of the gateway's own, what came as one is none the less
+    d.ask("POST", "/open/v1/chat/completions", ASK, "sk-foreign-0123456789",
+          {"x-session-id": "sk-foreign-0123456789"})
+    with open(d.trace_path("default"), "rb") as f:
+        ok(b"sk-foreign" not in f.read(), "nor one that is not ours")
+
+
 def test_delete(d):
     s = d.create(session_id="short")
     d.call(s["key"])
@@ -622,6 +672,8 @@ with Scripted(script=SCRIPT) as model:
         test_metrics(door)
         test_list(door)
         test_trace(door, second)
+        test_trainable(door)
+        test_redacted(door)
         test_delete(door)
         test_ctl(door)
         test_stuck(door, second)

@@ -5,6 +5,7 @@
 
 #include "ctl/ctl_print.h"
 #include "ctl/ctl_text.h"
+#include "json/jtrain.h"
 #include "json/jwrite.h"
 
 enum { TEXT_MAX_BYTES = 1024 * 1024 * 1024 };
@@ -79,17 +80,13 @@ add_findings(struct ctl_totals *t, struct view list)
 		    unquoted(jscan_raw(&s, &v)));
 }
 
-/* To be trained on, and the agent's own: a title is asked for without tools. */
 static bool
 is_trainable(const struct ctl_record *r, bool any_tools)
 {
-	struct view meta = r->v[CTL_METADATA];
+	struct jtrain_turn t = jtrain_read(r->v[CTL_COMPLETE],
+	    r->v[CTL_ALIGNED], r->v[CTL_METADATA]);
 
-	return view_eq(ctl_record_get(meta, VIEW("trainable")), VIEW("true")) &&
-	    ctl_record_true(r, CTL_COMPLETE) &&
-	    ctl_record_true(r, CTL_ALIGNED) &&
-	    (!any_tools ||
-		view_eq(ctl_record_get(meta, VIEW("has_tools")), VIEW("true")));
+	return jtrain_is(&t, any_tools);
 }
 
 void

@@ -59,7 +59,9 @@ static const struct {
 	{ "last_us", NUMBER, U(last_us) },
 	{ "turns", NUMBER, U(turns) },
 	{ "complete", NUMBER, U(complete) },
-	{ "trainable", NUMBER, U(trainable) },
+	{ "trainable", NUMBER, U(train.good) },
+	{ "trainable_tools", NUMBER, U(train.good_tools) },
+	{ "tools", NUMBER, U(train.tools) },
 	{ "errors", NUMBER, U(errors) },
 	{ "budget_stops", NUMBER, U(budget_stops) },
 	{ "findings", NUMBER, U(findings) },
@@ -132,7 +134,7 @@ take_use(struct registry_session *s, const struct line *l)
 	s->last_us = l->use.last_us;
 	s->turns = l->use.turns;
 	s->complete = l->use.complete;
-	s->trainable = l->use.trainable;
+	s->train = l->use.train;
 	s->errors = l->use.errors;
 	s->budget_stops = l->use.budget_stops;
 	s->findings = l->use.findings;
@@ -251,7 +253,9 @@ put_use(struct registry *r, const struct registry_session *s)
 	put_number(&w, "tokens", s->m.tokens);
 	put_number(&w, "turns", s->turns);
 	put_number(&w, "complete", s->complete);
-	put_number(&w, "trainable", s->trainable);
+	put_number(&w, "trainable", s->train.good);
+	put_number(&w, "trainable_tools", s->train.good_tools);
+	put_number(&w, "tools", s->train.tools);
 	put_number(&w, "errors", s->errors);
 	put_number(&w, "budget_stops", s->budget_stops);
 	put_number(&w, "findings", s->findings);

@@ -334,6 +334,7 @@ record_ask(struct record *r)
 		return;
 	r->read = true;
 	reqinfo_read(&r->asked, r->request);
+	r->has_tools = r->asked.has_tools;
 	r->hashed =
 	    r->digest != NULL && r->request.n > 0 && hash_request(r) == 0;
 }

@@ -36,6 +36,7 @@ struct record {
 	uint32_t findings; /* enum finding */
 	uint64_t completion_tokens;
 	bool complete, aborted, trainable;
+	bool has_tools; /* of the request, as in the record */
 	char finish_reason[64]; /* "" none */
 };
 

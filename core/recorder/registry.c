@@ -279,7 +279,7 @@ write_used(const struct registry_session *s, struct jwrite *w)
 	put_number(w, "budget_stop_count", s->budget_stops);
 	put_number(w, "n_turns", s->turns);
 	put_number(w, "n_complete", s->complete);
-	put_number(w, "n_trainable", s->trainable);
+	put_number(w, "n_trainable", jtrain_count(&s->train));
 	put_number(w, "upstream_errors", s->errors);
 	rows = finding_rows(&n);
 	jwrite_key(w, "findings");
@@ -740,12 +740,15 @@ void
 registry_turned(struct registry *r, const struct record *rec, bool filed)
 {
 	struct registry_session *s = registry_find(r, rec->session);
+	struct jtrain_turn turn;
 
 	if (s == NULL || !filed)
 		return;
 	s->turns++;
 	s->complete += rec->complete;
-	s->trainable += rec->trainable;
+	turn = (struct jtrain_turn){ .good = rec->trainable,
+		.tools = rec->has_tools };
+	jtrain_add(&s->train, &turn);
 	s->m.tokens += rec->completion_tokens;
 	s->errors += rec->outcome == MESSAGE_OUTCOME_STATUS ||
 	    rec->outcome == MESSAGE_OUTCOME_UPSTREAM;

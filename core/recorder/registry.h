@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "ipc/session_msg.h"
+#include "json/jtrain.h"
 #include "recorder/record.h"
 #include "recorder/store.h"
 
@@ -25,7 +26,8 @@ struct registry_session {
 	char *text; /* owned */
 	uint64_t last_us, ended_us; /* wall clock; ended_us 0: open */
 	char outcome[SESSION_MSG_WORD_MAX + 1];
-	uint64_t turns, complete, trainable, errors, budget_stops;
+	uint64_t turns, complete, errors, budget_stops;
+	struct jtrain_sum train;
 	uint64_t findings;
 	bool dirty; /* the journal lacks what it used */
 	bool doubtful; /* a damaged line of the journal may be its end */
