@@ -137,7 +137,7 @@ class Recorder:
                              if kind == TRACE_DIR else b"", d)
             os.close(d)
         self.attach()
-        self.helper.send(START, struct.pack("<III", 0, 0, 0))
+        self.helper.send(START, struct.pack("<IIII", 0, 0, 0, 0))
         self.first = self.helper.recv()
         self.state = self.until_state()
         self.credit = {}
