@@ -13,4 +13,5 @@ const struct conf_module health_conf = {
 	.name = "health",
 	.directives = rows,
 	.control = "/health",
+	.inside = true,
 };

@@ -185,6 +185,7 @@ check(struct conf_parse *p, void *conf)
 const struct conf_module llm_intercept_conf = {
 	.name = "llm_intercept",
 	.directives = rows,
+	.inside = true,
 	.conf_size = sizeof(struct llm_intercept_conf),
 	.check = check,
 };

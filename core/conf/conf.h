@@ -153,8 +153,12 @@ struct conf_location {
 	void *module_conf[CONF_MODULES_MAX]; /* by index in conf_modules */
 };
 
+struct conf_environment;
+
 struct conf_server {
 	unsigned index;
+	/* An `inside` of it (conf_env.h), else NULL and in conf->servers. */
+	struct conf_environment *environment;
 	struct conf_pos pos;
 	struct conf_listen *listens;
 	size_t listens_n;
@@ -211,6 +215,8 @@ struct conf {
 	 * index listens_n.  NULL: off.
 	 */
 	struct conf_server *control;
+	struct conf_environment **environments;
+	size_t environments_n;
 	struct conf_secret **secrets;
 	size_t secrets_n;
 };

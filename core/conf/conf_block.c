@@ -1,4 +1,5 @@
 /* Blocks: every directive by its row, defaults, inheritance, references. */
+#include "conf/conf_env.h"
 #include "conf/parse.h"
 
 int
@@ -57,7 +58,8 @@ check_form(struct conf_parse *p, const struct conf_directive *row,
 	bool block = row->type == CONF_BLOCK;
 	size_t min, max;
 
-	if (node->block != block)
+	if (node->block != block &&
+	    (node->block || (row->flags & CONF_PLAIN_TOO) == 0))
 		return conf_error(p,
 		    block ? "directive \"%s\" opens a block; expected \"{\""
 			  : "directive \"%s\" takes no block; expected \";\"",
@@ -79,7 +81,8 @@ static int
 check_once(struct conf_parse *p, const struct conf_directive *row,
     const struct conf_node *first)
 {
-	if (first == NULL || (row->flags & CONF_REPEATS) != 0)
+	if (first == NULL || first == p->node ||
+	    (row->flags & CONF_REPEATS) != 0)
 		return 0;
 	return conf_error(p,
 	    "duplicate directive \"%s\"; expected once, it stands at %s:%u",
@@ -249,6 +252,8 @@ find_block(const struct conf *c, enum conf_scope scope, struct view name)
 {
 	size_t i;
 
+	if (scope == CONF_ENVIRONMENT)
+		return conf_env_find(c, name);
 	for (i = 0; scope == CONF_UPSTREAM && i < c->upstreams_n; i++) {
 		if (view_eq(c->upstreams[i]->name, name))
 			return c->upstreams[i];
@@ -258,6 +263,14 @@ find_block(const struct conf *c, enum conf_scope scope, struct view name)
 			return c->captures[i];
 	}
 	return NULL;
+}
+
+static const char *
+scope_name(enum conf_scope scope)
+{
+	return scope == CONF_UPSTREAM ? "upstream"
+	    : scope == CONF_CAPTURE   ? "capture"
+				      : "environment";
 }
 
 int
@@ -276,9 +289,8 @@ conf_block_refs(struct conf_parse *p)
 		rc = conf_error_at(p, r->node,
 		    "no %s \"%.*s\"; expected the name of a block \"%s NAME "
 		    "{ ... }\"",
-		    r->row->ref == CONF_UPSTREAM ? "upstream" : "capture",
-		    VIEW_ARG(r->name),
-		    r->row->ref == CONF_UPSTREAM ? "upstream" : "capture");
+		    scope_name(r->row->ref), VIEW_ARG(r->name),
+		    scope_name(r->row->ref));
 		if (rc != SP_E_CONF)
 			return rc;
 	}

@@ -24,6 +24,22 @@ conf_dump_word(struct buf *out, struct view v)
 	return rc == 0 ? buf_add_char(out, '"') : rc;
 }
 
+int
+conf_dump_words(struct buf *out, const char *indent, const char *name,
+    const struct conf_list *words)
+{
+	size_t i;
+	int rc;
+
+	rc = buf_printf(out, "%s%s", indent, name);
+	for (i = 0; i < words->n && rc == 0; i++) {
+		rc = buf_add_char(out, ' ');
+		if (rc == 0)
+			rc = conf_dump_word(out, words->v[i]);
+	}
+	return rc == 0 ? buf_add_str(out, ";\n") : rc;
+}
+
 /* "name value;" */
 static int
 put_value(const struct conf_directive *row, const char *indent, struct view v,
@@ -154,8 +170,8 @@ dump_row(const struct conf_directive *row, const void *base, const char *indent,
 	return 0;
 }
 
-static int
-dump_rows(const struct conf_directive *rows, enum conf_scope scope,
+int
+conf_dump_rows(const struct conf_directive *rows, enum conf_scope scope,
     const void *base, const char *indent, struct buf *out)
 {
 	int rc = 0;
@@ -167,8 +183,8 @@ dump_rows(const struct conf_directive *rows, enum conf_scope scope,
 	return rc;
 }
 
-static int
-open_block(struct buf *out, const char *indent, const char *what,
+int
+conf_dump_open(struct buf *out, const char *indent, const char *what,
     struct view name)
 {
 	int rc;
@@ -186,30 +202,33 @@ dump_named(const char *what, struct view name,
 {
 	int rc;
 
-	rc = open_block(out, "", what, name);
+	rc = conf_dump_open(out, "", what, name);
 	if (rc == 0)
-		rc = dump_rows(rows, scope, base, "\t", out);
+		rc = conf_dump_rows(rows, scope, base, "\t", out);
 	return rc == 0 ? buf_add_str(out, "}\n") : rc;
 }
 
-static int
-dump_location(const struct conf_location *loc, struct buf *out)
+int
+conf_dump_location(const struct conf_location *loc, const char *indent,
+    struct buf *out)
 {
 	const struct conf_module *m = loc->handler;
-	const char *in = "\t\t";
+	char in[8];
 	int i = conf_module_index(m->name);
 	int rc;
 
-	rc = open_block(out, "\t", "location", loc->path);
+	snprintf(in, sizeof(in), "%s\t", indent);
+	rc = conf_dump_open(out, indent, "location", loc->path);
 	if (rc == 0)
-		rc = dump_rows(m->directives, CONF_LOCATION,
+		rc = conf_dump_rows(m->directives, CONF_LOCATION,
 		    loc->module_conf[i], in, out);
 	if (rc == 0)
-		rc = dump_rows(core_conf_location, CONF_LOCATION, loc, in, out);
+		rc = conf_dump_rows(core_conf_location, CONF_LOCATION, loc, in,
+		    out);
 	if (rc == 0)
-		rc = dump_rows(core_conf_limits, CONF_LOCATION, &loc->limits,
-		    in, out);
-	return rc == 0 ? buf_add_str(out, "\t}\n") : rc;
+		rc = conf_dump_rows(core_conf_limits, CONF_LOCATION,
+		    &loc->limits, in, out);
+	return rc == 0 ? buf_printf(out, "%s}\n", indent) : rc;
 }
 
 static int
@@ -218,14 +237,15 @@ dump_server(const struct conf_server *s, struct buf *out)
 	size_t i;
 	int rc;
 
-	rc = open_block(out, "", "server", VIEW_NONE);
+	rc = conf_dump_open(out, "", "server", VIEW_NONE);
 	if (rc == 0)
-		rc = dump_rows(core_conf_server, CONF_SERVER, s, "\t", out);
+		rc =
+		    conf_dump_rows(core_conf_server, CONF_SERVER, s, "\t", out);
 	if (rc == 0)
-		rc = dump_rows(core_conf_limits, CONF_SERVER, &s->limits, "\t",
-		    out);
+		rc = conf_dump_rows(core_conf_limits, CONF_SERVER, &s->limits,
+		    "\t", out);
 	for (i = 0; i < s->locations_n && rc == 0; i++)
-		rc = dump_location(s->locations[i], out);
+		rc = conf_dump_location(s->locations[i], "\t", out);
 	return rc == 0 ? buf_add_str(out, "}\n") : rc;
 }
 
@@ -235,16 +255,18 @@ conf_dump(const struct conf *c, struct buf *out)
 	size_t i;
 	int rc;
 
-	rc = dump_rows(core_conf_main, CONF_MAIN, &c->main, "", out);
+	rc = conf_dump_rows(core_conf_main, CONF_MAIN, &c->main, "", out);
 	if (rc == 0)
-		rc = dump_rows(core_conf_limits, CONF_MAIN, &c->main.limits, "",
-		    out);
+		rc = conf_dump_rows(core_conf_limits, CONF_MAIN,
+		    &c->main.limits, "", out);
 	for (i = 0; i < c->upstreams_n && rc == 0; i++)
 		rc = dump_named("upstream", c->upstreams[i]->name,
 		    core_conf_upstream, CONF_UPSTREAM, c->upstreams[i], out);
 	for (i = 0; i < c->captures_n && rc == 0; i++)
 		rc = dump_named("capture", c->captures[i]->name,
 		    core_conf_capture, CONF_CAPTURE, c->captures[i], out);
+	for (i = 0; i < c->environments_n && rc == 0; i++)
+		rc = core_conf_env_dump(c->environments[i], out);
 	for (i = 0; i < c->servers_n && rc == 0; i++)
 		rc = dump_server(c->servers[i], out);
 	return rc;

@@ -12,7 +12,15 @@ enum {
 	CONF_ENV_ASSETS_MAX = 64,
 	CONF_ENV_PATHS_MAX = 64,
 	CONF_ENV_UIDS_MIN = 4, /* of one episode: see conf_env_uids */
+	CONF_ENV_UID_MIN = 1000, /* below are the host's own */
+	CONF_ENV_UID_DEFAULT = 200000, /* where ranges begin by default */
+	CONF_ENV_UID_DEFAULT_N = 4096,
+	CONF_ENV_DOOR_PORT = 3128, /* of the proxy for allow host */
 };
+#define CONF_ENV_UID_MAX ((uint32_t)4294967293) /* 2^32 - 3 */
+
+/* Where the workspace is inside. */
+#define CONF_ENV_WORKSPACE "/workspace"
 
 /* Guarantees of `require`, bits; names in conf_env_guarantees. */
 enum conf_env_guarantee {
@@ -92,6 +100,7 @@ struct conf_environment {
 	struct conf_list read_write; /* absolute: private, bounded, empty */
 	struct view rootfs; /* absolute; empty: read_only is used */
 	uint32_t uid_first, uid_n; /* the range that sandboxes draw from */
+	struct conf_pos uid_pos; /* of `uid`; file NULL: there is none */
 	uint64_t memory_bytes; /* of processes */
 	uint64_t pids;
 	uint64_t cpu_milli; /* 1000: one processor; 0 no bound */
@@ -137,10 +146,33 @@ enum conf_env_uids {
 
 /* The environment of that name, or NULL. */
 struct conf_environment *conf_env_find(const struct conf *c, struct view name);
-/* Bytes that one episode may take: processes, workspace, /tmp, shm. */
+/*
+ * Bytes that one episode may take: processes, workspace (when it is in
+ * memory), each of read_write, HOME and shm; UINT64_MAX when over.
+ */
 uint64_t conf_env_memory(const struct conf_environment *e);
 /*
- * Whether the address lies in a range that no rule may open.
+ * Uids that its range must hold: CONF_ENV_UIDS_MIN for each episode and each
+ * warm slot, twice, for those in quarantine.
+ */
+uint64_t conf_env_uids_needed(const struct conf_environment *e);
+/*
+ * Whether both say the same: a reload may take b for a while episodes of a
+ * live.  What a secret's name stands for does not count.
+ * Context: helper; does not block.
+ * Returns: false also when there is no memory to tell.
+ */
+bool conf_env_same(const struct conf_environment *a,
+    const struct conf_environment *b) must_check;
+/*
+ * What `read_only` is by default, NULL-terminated.  Hosts differ: one of
+ * these that the host lacks is left out, written or not; any other path of
+ * read_only must exist, or the sandbox is not built.
+ */
+extern const char *const conf_env_read_only[];
+bool conf_env_optional(struct view path);
+/*
+ * Whether the whole network addr/prefix lies in ranges that no rule may open.
  * Source:  the design's list: loopback, this-network, RFC 1918, 100.64/10,
  *          link-local, 192.0.0.0/24, 192.88.99.0/24, 198.18/15, multicast,
  *          reserved, broadcast.

@@ -9,6 +9,11 @@ const struct conf_owner conf_lookup_owners[] = {
 	{ "Capture", core_conf_capture },
 	{ "Servers", core_conf_server },
 	{ "Locations", core_conf_location },
+	{ "Environments", core_conf_env },
+	{ "Workers", core_conf_env_run_worker },
+	{ "Sandboxes", core_conf_env_sandbox },
+	{ "Egress", core_conf_env_egress },
+	{ "Processes", core_conf_env_run_process },
 	{ NULL, NULL },
 };
 
@@ -20,7 +25,14 @@ static const struct {
 	{ CONF_UPSTREAM, "upstream" },
 	{ CONF_CAPTURE, "capture" },
 	{ CONF_SERVER, "server" },
+	{ CONF_INSIDE, "inside" },
 	{ CONF_LOCATION, "location" },
+	{ CONF_ENVIRONMENT, "environment" },
+	{ CONF_WORKER, "worker" },
+	{ CONF_SANDBOX, "sandbox" },
+	{ CONF_EGRESS, "egress" },
+	{ CONF_ASSETS, "assets" },
+	{ CONF_PROCESS, "process" },
 };
 
 enum { NAME_MAX_BYTES = 40 };

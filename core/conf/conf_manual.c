@@ -2,7 +2,7 @@
 #include "conf/core_conf.h"
 #include "conf/parse.h"
 
-/* A metavariable is all upper case: ADDRESS, IPV6-ADDRESS. */
+/* A metavariable is all upper case: ADDRESS, IPV6-ADDRESS, A:B. */
 static bool
 is_meta(struct view v)
 {
@@ -12,7 +12,7 @@ is_meta(struct view v)
 		char c = v.p[i];
 
 		if (!(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-		    c != '-')
+		    c != '-' && c != ':')
 			return false;
 	}
 	return v.n > 0;
@@ -98,7 +98,9 @@ put_row(struct buf *out, const struct conf_directive *row)
 	rc = buf_printf(out, ".It Ic %s", row->name);
 	if (rc == 0 && row->args != NULL)
 		rc = put_args(out, row->args);
-	if (rc == 0 && row->type == CONF_BLOCK)
+	if (rc == 0 && (row->flags & CONF_PLAIN_TOO) != 0)
+		rc = buf_add_str(out, " Op Brq ...");
+	else if (rc == 0 && row->type == CONF_BLOCK)
 		rc = buf_add_str(out, " Brq ...");
 	if (rc == 0)
 		rc = buf_printf(out, "\n%s\n.Pp\n", row->doc);

@@ -3,8 +3,8 @@
 #include "conf/conf.h"
 #include "conf/parse.h"
 
-static bool
-is_env_name(struct view v)
+bool
+conf_secret_is_env_name(struct view v)
 {
 	size_t i;
 
@@ -33,7 +33,7 @@ conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
 	s->from_env = view_starts(arg, VIEW("env:"));
 	if (s->from_env) {
 		s->name = view_from(arg, 4);
-		if (!is_env_name(s->name))
+		if (!conf_secret_is_env_name(s->name))
 			return conf_error(p,
 			    "\"%s\" names no environment variable; expected "
 			    "env:NAME with letters, digits and \"_\"",

@@ -48,8 +48,8 @@ conf_url_host_port(struct view v, struct view *host, struct view *port)
 }
 
 /* RFC 1123 s2.1, and "_" that resolvers of containers use. */
-static bool
-is_host(struct view v)
+bool
+conf_url_is_host(struct view v)
 {
 	bool digits = true;
 	int family;
@@ -153,7 +153,7 @@ parse_authority(struct conf_parse *p, struct view auth,
 		    "upstream's URL holds a user or password; expected "
 		    "http(s)://HOST[:PORT][/PATH] and the key in api_key");
 	if (conf_url_host_port(auth, &out->host, &port) != 0 ||
-	    !is_host(out->host))
+	    !conf_url_is_host(out->host))
 		return conf_error(p,
 		    "upstream's URL has a bad host; expected a name, an "
 		    "address or [IPV6-ADDRESS]");

@@ -1,11 +1,11 @@
-/* Limits, inherited from main to server to location. */
+/* Limits, inherited from main to server or inside to location. */
 #include "conf/core_conf.h"
 
 #define LIMIT(field) offsetof(struct conf_limits, field)
 
 enum {
-	OUTER = CONF_MAIN | CONF_SERVER,
-	ALL = CONF_MAIN | CONF_SERVER | CONF_LOCATION
+	OUTER = CONF_MAIN | CONF_SERVER | CONF_INSIDE,
+	ALL = OUTER | CONF_LOCATION
 };
 
 #define MS_DAY 86400000

@@ -1,6 +1,7 @@
 /* Outside of all blocks. */
 #include "base/log.h"
 #include "base/num.h"
+#include "conf/conf_env.h"
 #include "conf/core_conf.h"
 
 #define MAIN(field) offsetof(struct conf_main, field)
@@ -417,6 +418,17 @@ const struct conf_directive core_conf_main[] = {
 	    .args = "NAME",
 	    .doc = "What is recorded of model calls, and where, under a name "
 		   "that locations use." },
+	{ .name = "environment",
+	    .scopes = CONF_MAIN,
+	    .type = CONF_BLOCK,
+	    .flags = CONF_REPEATS,
+	    .opens = CONF_ENVIRONMENT,
+	    .args_min = 1,
+	    .args_max = 1,
+	    .parse = core_conf_env_block,
+	    .args = "NAME",
+	    .doc = "What episodes run in: files, sandbox, network and "
+		   "programs, under a name that\nlocations use." },
 	{ .name = "server",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_BLOCK,
@@ -477,30 +489,43 @@ check_location(struct conf_parse *p, struct conf_location *loc)
 	return rc;
 }
 
+static int
+check_servers(struct conf_parse *p, struct conf_server *const *servers,
+    size_t n)
+{
+	size_t i, j;
+	int rc;
+
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < servers[i]->locations_n; j++) {
+			rc = check_location(p, servers[i]->locations[j]);
+			if (rc != 0 && rc != SP_E_CONF)
+				return rc;
+		}
+	}
+	return 0;
+}
+
 int
 core_conf_main_check(struct conf_parse *p)
 {
 	const struct conf *c = p->conf;
-	size_t i, j;
+	size_t i;
 	int rc;
 
 	rc = core_conf_server_check(p);
+	if (rc == 0)
+		rc = core_conf_env_check(p);
 	/* Modules may trust what they see: only a whole configuration. */
 	if (rc == 0 && !p->failed)
 		rc = core_conf_control_build(p);
 	if (rc != 0 || p->failed)
 		return rc;
-	for (i = 0; i < c->servers_n; i++) {
-		for (j = 0; j < c->servers[i]->locations_n; j++) {
-			rc = check_location(p, c->servers[i]->locations[j]);
-			if (rc != 0 && rc != SP_E_CONF)
-				return rc;
-		}
-	}
-	for (i = 0; c->control != NULL && i < c->control->locations_n; i++) {
-		rc = check_location(p, c->control->locations[i]);
-		if (rc != 0 && rc != SP_E_CONF)
-			return rc;
-	}
-	return 0;
+	rc = check_servers(p, c->servers, c->servers_n);
+	for (i = 0; i < c->environments_n && rc == 0; i++)
+		rc = check_servers(p, c->environments[i]->insides,
+		    c->environments[i]->insides_n);
+	if (rc == 0 && c->control != NULL)
+		rc = check_servers(p, &c->control, 1);
+	return rc;
 }

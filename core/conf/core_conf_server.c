@@ -243,24 +243,37 @@ find_handler(const struct conf_node *nodes)
 	return NULL;
 }
 
+/* No handler, or one that agents may not have: "a, b or c" are expected. */
 static int
-no_handler(struct conf_parse *p, const struct conf_location *loc)
+bad_handler(struct conf_parse *p, const struct conf_location *loc)
 {
-	struct buf all = BUF_INIT(1024);
-	size_t i;
-	int rc = 0;
+	const char *names[CONF_MODULES_MAX];
+	struct buf all = BUF_INIT(1024), what = BUF_INIT(256);
+	bool inside = loc->server->environment != NULL;
+	size_t i, n = 0;
+	int rc;
 
-	for (i = 0; rc == 0 && conf_modules[i] != NULL; i++)
+	for (i = 0; i < CONF_MODULES_MAX && conf_modules[i] != NULL; i++) {
+		if (!inside || conf_modules[i]->inside)
+			names[n++] = conf_modules[i]->name;
+	}
+	rc = loc->handler == NULL
+	    ? buf_add_str(&what, "no handler")
+	    : buf_printf(&what, "\"%s\", which agents may not reach",
+		  loc->handler->name);
+	for (i = 0; rc == 0 && i < n; i++)
 		rc = buf_printf(&all, "%s%s",
-		    i == 0                            ? ""
-			: conf_modules[i + 1] == NULL ? " or "
-						      : ", ",
-		    conf_modules[i]->name);
+		    i == 0           ? ""
+			: i + 1 == n ? " or "
+				     : ", ",
+		    names[i]);
 	rc = rc != 0
 	    ? conf_nomem(p)
-	    : conf_error(p, "location \"%.*s\" has no handler; expected %.*s",
-		  VIEW_ARG(loc->path), VIEW_ARG(buf_view(&all)));
+	    : conf_error(p, "location \"%.*s\" has %.*s; expected %.*s",
+		  VIEW_ARG(loc->path), VIEW_ARG(buf_view(&what)),
+		  VIEW_ARG(buf_view(&all)));
 	buf_clear(&all);
+	buf_clear(&what);
 	return rc;
 }
 
@@ -297,8 +310,10 @@ read_location(struct conf_parse *p, struct conf_block *b,
 		rc = conf_block_plain(p, b, nodes);
 	if (rc == 0)
 		rc = conf_block_nested(p, b, nodes);
-	if (rc == 0 && b->handler == NULL)
-		rc = no_handler(p, loc);
+	if (rc == 0 &&
+	    (b->handler == NULL ||
+		(loc->server->environment != NULL && !b->handler->inside)))
+		rc = bad_handler(p, loc);
 	p->location = NULL;
 	return rc;
 }
@@ -388,7 +403,7 @@ const struct conf_directive core_conf_server[] = {
 	    .args = "SECRET",
 	    .doc = "The certificate's private key, PEM." },
 	{ .name = "location",
-	    .scopes = CONF_SERVER,
+	    .scopes = CONF_SERVER | CONF_INSIDE,
 	    .type = CONF_BLOCK,
 	    .flags = CONF_REPEATS,
 	    .opens = CONF_LOCATION,

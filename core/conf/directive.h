@@ -2,6 +2,7 @@
 #ifndef SP_CONF_DIRECTIVE_H
 #define SP_CONF_DIRECTIVE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,13 @@ enum conf_scope {
 	CONF_CAPTURE = 1 << 2,
 	CONF_SERVER = 1 << 3,
 	CONF_LOCATION = 1 << 4,
+	CONF_ENVIRONMENT = 1 << 5,
+	CONF_SANDBOX = 1 << 6,
+	CONF_EGRESS = 1 << 7,
+	CONF_ASSETS = 1 << 8, /* lines of KIND FILE, no rows */
+	CONF_PROCESS = 1 << 9,
+	CONF_INSIDE = 1 << 10, /* the rows of servers that may stand there */
+	CONF_WORKER = 1 << 11,
 };
 
 /* What its arguments are, and the C type at its offset. */
@@ -45,6 +53,7 @@ enum conf_row_flags {
 	CONF_RESTART = 1 << 3, /* a change needs a restart, not a reload */
 	CONF_PEM = 1 << 4, /* CONF_SECRET: PEM text, not one word */
 	CONF_OPEN = 1 << 5, /* CONF_SECRET: anybody may know it */
+	CONF_PLAIN_TOO = 1 << 6, /* CONF_BLOCK: may end with ";" instead */
 };
 
 struct conf_list {
@@ -94,6 +103,7 @@ struct conf_module {
 	const char *name;
 	const struct conf_directive *directives; /* ends with name NULL */
 	size_t conf_size; /* of its struct, one for each location */
+	bool inside; /* meant for agents too: may stand in an `inside` */
 	/*
 	 * Checks one location's finished struct, references resolved; NULL
 	 * none.  0, or SP_E_CONF after conf_error().

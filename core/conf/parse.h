@@ -162,6 +162,8 @@ void conf_type_size_text(uint64_t bytes, char *out);
 int conf_secret_parse(struct conf_parse *p, const struct conf_directive *row,
     struct view arg, struct conf_secret **out) must_check;
 void conf_secret_clear(struct conf_secret *s);
+/* Letters, digits and "_", at most 256. */
+bool conf_secret_is_env_name(struct view v);
 
 /* Finding rows: conf_lookup.c. */
 const struct conf_directive *conf_lookup(struct conf_block *b, struct view name,
@@ -176,11 +178,27 @@ void conf_lookup_scopes(unsigned scopes, struct buf *out);
 int conf_url_parse(struct conf_parse *p, struct view url,
     struct conf_upstream_server *out) must_check;
 bool conf_url_is_ip(struct view v, int *family);
+/* A name of a host, or an address without brackets. */
+bool conf_url_is_host(struct view v);
 /* "HOST:PORT" or "HOST", "[V6]:PORT": takes the parts; SP_E_SYNTAX. */
 int conf_url_host_port(struct view v, struct view *host,
     struct view *port) must_check;
 
-/* Text of a value, quoted where needed: conf_dump.c. */
+/*
+ * Text of a value, quoted where needed: conf_dump.c.  These return 0;
+ * SP_E_LIMIT; SP_E_NOMEM.
+ */
 int conf_dump_word(struct buf *out, struct view v) must_check;
+/* "name word word;" for several words of one directive. */
+int conf_dump_words(struct buf *out, const char *indent, const char *name,
+    const struct conf_list *words) must_check;
+/* All plain rows that may stand in the scope. */
+int conf_dump_rows(const struct conf_directive *rows, enum conf_scope scope,
+    const void *base, const char *indent, struct buf *out) must_check;
+/* "what name {" */
+int conf_dump_open(struct buf *out, const char *indent, const char *what,
+    struct view name) must_check;
+int conf_dump_location(const struct conf_location *loc, const char *indent,
+    struct buf *out) must_check;
 
 #endif

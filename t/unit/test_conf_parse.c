@@ -31,9 +31,6 @@ static const struct {
 	    { "t:2: unknown directive \"zzzzzzzzzz\"; expected one of "
 	      "sallyport.conf(5)" } },
 	/* later releases' directives are unknown */
-	{ S "environment echo { }",
-	    { "t:2: unknown directive "
-	      "\"environment\"" } },
 	{ "server { listen 1; location / { mcp_agent; } }",
 	    { "t:1: location \"/\" has no handler; expected llm_intercept, "
 	      "sessions, status or health",
@@ -88,7 +85,8 @@ static const struct {
 	    { "directive \"upstream\" belongs in main, location; not in "
 	      "server" } },
 	{ "server { listen 1; location / { status; header_max 1k; } }",
-	    { "directive \"header_max\" belongs in main, server; not in "
+	    { "directive \"header_max\" belongs in main, server, inside; not "
+	      "in "
 	      "location" } },
 	{ "server { listen 1; server { } location / { status; } }",
 	    { "directive \"server\" belongs in main, upstream; not in "
