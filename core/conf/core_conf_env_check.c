@@ -31,7 +31,8 @@ core_conf_env_check_within(struct view path, struct view dir)
 {
 	return view_eq(dir, VIEW("/")) ||
 	    (view_starts(path, dir) &&
-		(path.n == dir.n || path.p[dir.n] == '/'));
+		(path.n == dir.n ||
+		    view_starts(view_from(path, dir.n), VIEW("/"))));
 }
 
 static bool
