@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gate/episode.h"
 #include "gate/gate_priv.h"
 #include "json/jwrite.h"
 #include "os/cred.h"
@@ -685,6 +686,7 @@ gate_free(struct gate *g)
 	for (i = g->modules_set_up; i-- > 0;)
 		if (gate_modules[i]->stop != NULL)
 			gate_modules[i]->stop(g);
+	episode_set_free(g->episodes);
 	generation_reap(g, true);
 	for (i = 0; i < g->ports_n; i++) {
 		mem_free(g->ports[i]->name);
@@ -799,6 +801,23 @@ struct roster *
 gate_roster(const struct gate *g)
 {
 	return g->roster;
+}
+
+struct episode_set *
+gate_episodes(const struct gate *g)
+{
+	return g->episodes;
+}
+
+int
+gate_set_helper(struct gate *g,
+    int (*send)(void *arg, enum message_type type, struct view body, int fd),
+    void *arg)
+{
+	struct episode_world w = { .loop = g->loop, .send = send, .arg = arg };
+
+	g->episodes = episode_set_new(&w);
+	return g->episodes != NULL ? SP_OK : SP_E_NOMEM;
 }
 
 struct admission *

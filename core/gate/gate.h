@@ -13,8 +13,10 @@
 #include "conf/conf.h"
 #include "event/loop.h"
 #include "http/exchange.h"
+#include "ipc/message.h"
 
 struct admission; /* admission.h */
+struct episode_set; /* episode.h */
 struct gate;
 struct generation; /* a configuration in use: gate_priv.h */
 struct metrics; /* metrics.h */
@@ -175,6 +177,16 @@ struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
 struct roster *gate_roster(const struct gate *g); /* roster.h */
 struct admission *gate_admission(const struct gate *g); /* admission.h */
+/* NULL until gate_set_helper(). */
+struct episode_set *gate_episodes(const struct gate *g); /* episode.h */
+/*
+ * The way to the helper: episodes can be had from now on.
+ * Parameters: send, see episode_world.
+ * Returns: 0; SP_E_NOMEM.
+ */
+int gate_set_helper(struct gate *g,
+    int (*send)(void *arg, enum message_type type, struct view body, int fd),
+    void *arg) must_check;
 struct pressure *gate_pressure(const struct gate *g); /* pressure.h */
 void gate_set_restarts(struct gate *g, uint32_t reactor, uint32_t recorder);
 /* Where access lines go: taken, the one before is closed; -1 none. */

@@ -78,6 +78,7 @@ struct gate {
 	struct recorder *recorder;
 	struct roster *roster;
 	struct admission *admission;
+	struct episode_set *episodes; /* NULL: no helper to ask */
 	struct pressure *pressure;
 	struct access *access;
 	struct front *front;

@@ -196,7 +196,8 @@ enum message_type {
 	MESSAGE_EPISODE_ENDED, /* u32 slot, u32 generation, u32 request (0:
 				  unasked), u8 enum sandbox_end, bytes what;
 				  EMPTY of all its sandboxes: nothing lives */
-	MESSAGE_EPISODE_FROZEN, /* u32 slot, u32 generation, u32 request, u8 */
+	MESSAGE_EPISODE_FROZEN, /* u32 slot, u32 generation, u32 request, u8
+				   enum sandbox_frozen */
 	MESSAGE_EPISODE_FILE_DONE, /* u32 slot, u32 generation, then as
 				      KEEPER_FILE_DONE */
 	MESSAGE_EPISODE_FILE_DATA, /* fd; u32 slot, u32 generation, u32 request */

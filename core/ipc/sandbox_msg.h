@@ -216,6 +216,9 @@ enum sandbox_refusal {
 	SANDBOX_REFUSED_STATE, /* not now: it is being reset, or ends */
 };
 
+/* EPISODE_FROZEN. */
+enum sandbox_frozen { SANDBOX_THAWED, SANDBOX_FROZEN, SANDBOX_FROZEN_FAILED };
+
 /* KEEPER_EVENT. */
 enum sandbox_event {
 	SANDBOX_EVENT_SAMPLE = 1, /* u64 wall us, u64 cpu us, u64 memory bytes,

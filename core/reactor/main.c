@@ -15,6 +15,7 @@
 #include "crypt/digest.h"
 #include "crypt/rnd.h"
 #include "event/loop.h"
+#include "gate/episode.h"
 #include "gate/gate.h"
 #include "gate/turn.h"
 #include "ipc/role.h"
@@ -307,6 +308,27 @@ reactor_on_abandon(struct reactor *a, struct channel_msg *m, struct wire *w)
 	return wire_done(w);
 }
 
+/* Of episodes, which have a table of their own. */
+static int
+reactor_on_episode(struct reactor *a, struct channel_msg *m)
+{
+	struct episode_set *s = gate_episodes(a->gate);
+
+	return s != NULL ? episode_set_heard(s, m) : SP_E_PROTO;
+}
+
+static int
+reactor_send_episode(void *arg, enum message_type type, struct view body,
+    int fd)
+{
+	struct reactor *a = arg;
+	int rc = channel_send(a->role.helper, type, body, fd);
+
+	if (rc == SP_OK && a->helper_fd != NULL)
+		reactor_helper_want(a);
+	return rc;
+}
+
 static const struct {
 	enum message_type type;
 	int (*take)(struct reactor *a, struct channel_msg *m, struct wire *w);
@@ -337,6 +359,8 @@ reactor_take(struct reactor *a, struct channel_msg *m)
 	for (i = 0; i < sizeof(reactor_rows) / sizeof(reactor_rows[0]); i++)
 		if (reactor_rows[i].type == m->type)
 			rc = reactor_rows[i].take(a, m, &w);
+	if (m->type >= MESSAGE_EPISODE_MADE)
+		rc = reactor_on_episode(a, m);
 	fd_close(&m->fd);
 	return rc;
 }
@@ -496,9 +520,13 @@ reactor_serve(struct reactor *a)
 	if (rc == SP_OK)
 		rc = loop_fd_want(a->helper_fd, LOOP_READ);
 	if (rc == SP_OK)
+		rc = gate_set_helper(a->gate, reactor_send_episode, a);
+	if (rc == SP_OK)
 		rc = gate_start(a->gate);
 	if (rc == SP_OK)
 		rc = role_ready(&a->role);
+	if (rc == SP_OK && gate_conf(a->gate)->environments_n > 0)
+		episode_set_start(gate_episodes(a->gate));
 	if (rc != SP_OK)
 		role_fail(&a->role, "start: %s", err_str(rc));
 	rc = loop_run(a->loop);

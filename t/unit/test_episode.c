@@ -1,0 +1,663 @@
+/* core/gate/episode*.c, process.c: against a helper that is played here. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "event/loop.h"
+#include "gate/episode.h"
+#include "gate/process.h"
+#include "ipc/wire.h"
+#include "os/fd.h"
+#include "tap.h"
+
+/* What was sent to the helper last, taken apart by the tests. */
+static struct {
+	enum message_type type;
+	struct buf body;
+	int fd;
+	unsigned n;
+	int rc; /* what sending answers */
+} sent = { .body = BUF_INIT(65536), .fd = -1 };
+
+static int
+send_helper(void *arg, enum message_type type, struct view body, int fd)
+{
+	(void)arg;
+	fd_close(&sent.fd);
+	if (sent.rc != SP_OK) {
+		fd_close(&fd);
+		return sent.rc;
+	}
+	sent.type = type;
+	sent.fd = fd;
+	sent.n++;
+	buf_reset(&sent.body, 65536);
+	return buf_add_view(&sent.body, body);
+}
+
+/* The nth u32 of what was sent. */
+static uint32_t
+sent_u32(unsigned nth)
+{
+	struct wire w;
+	uint32_t v = 0;
+
+	wire_init(&w, buf_view(&sent.body));
+	do
+		v = wire_u32(&w);
+	while (nth-- > 0);
+	return v;
+}
+
+static struct loop *loop;
+static struct episode_set *set;
+
+/* ---- messages of the helper ------------------------------------------------- */
+
+static struct buf msg = BUF_INIT(65536);
+
+static void
+m_begin(void)
+{
+	buf_reset(&msg, 65536);
+}
+
+static void
+m_u8(unsigned v)
+{
+	tap_failed += wire_put_u8(&msg, (uint8_t)v) != SP_OK;
+}
+
+static void
+m_u32(uint32_t v)
+{
+	tap_failed += wire_put_u32(&msg, v) != SP_OK;
+}
+
+static void
+m_u64(uint64_t v)
+{
+	tap_failed += wire_put_u64(&msg, v) != SP_OK;
+}
+
+static void
+m_bytes(const char *s)
+{
+	tap_failed += wire_put_bytes(&msg, view_str(s)) != SP_OK;
+}
+
+static int
+m_hear(enum message_type type, int fd)
+{
+	struct channel_msg m = { .type = (uint16_t)type,
+		.body = buf_view(&msg),
+		.fd = fd };
+	int rc = episode_set_heard(set, &m);
+
+	fd_close(&m.fd);
+	return rc;
+}
+
+static int
+hear_made(uint32_t slot, uint32_t generation, uint32_t request)
+{
+	m_begin();
+	m_u32(slot);
+	m_u32(generation);
+	m_u32(request);
+	m_bytes("echo");
+	return m_hear(MESSAGE_EPISODE_MADE, -1);
+}
+
+static int
+hear_refused(uint32_t request, unsigned why, const char *what)
+{
+	m_begin();
+	m_u32(request);
+	m_u8(why);
+	m_bytes(what);
+	return m_hear(MESSAGE_EPISODE_REFUSED, -1);
+}
+
+static int
+hear_ended(uint32_t slot, uint32_t generation, uint32_t request,
+    const char *what)
+{
+	m_begin();
+	m_u32(slot);
+	m_u32(generation);
+	m_u32(request);
+	m_u8(SANDBOX_END_LOST);
+	m_bytes(what);
+	return m_hear(MESSAGE_EPISODE_ENDED, -1);
+}
+
+static int
+hear_exited(uint32_t handle, unsigned end, unsigned status)
+{
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(handle);
+	m_u8(end);
+	m_u8(status);
+	m_u64(10);
+	m_u64(20);
+	m_u64(30);
+	return m_hear(MESSAGE_PROCESS_EXITED, -1);
+}
+
+static int
+hear_started(uint32_t handle)
+{
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(handle);
+	m_u32(2);
+	return m_hear(MESSAGE_PROCESS_STARTED, -1);
+}
+
+static int
+hear_stdio(uint32_t handle, unsigned which, int fd)
+{
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(handle);
+	m_u8(which);
+	return m_hear(MESSAGE_PROCESS_STDIO, fd);
+}
+
+/* ---- what is told to whoever asked ------------------------------------------ */
+
+static struct {
+	unsigned n, refusal, result;
+	char what[256];
+	struct episode *ep;
+	uint64_t size;
+	bool fd;
+} answer;
+
+static void
+keep_what(struct view what)
+{
+	size_t n = what.n < sizeof(answer.what) ? what.n : 255;
+
+	memcpy(answer.what, what.p != NULL ? what.p : "", n);
+	answer.what[n] = 0;
+}
+
+static void
+on_done(void *arg, struct episode *ep, unsigned refusal, struct view what)
+{
+	(void)arg;
+	answer.n++;
+	answer.refusal = refusal;
+	answer.ep = ep;
+	keep_what(what);
+}
+
+static void
+on_file(void *arg, struct episode *ep, enum sandbox_file_result result,
+    uint64_t size, int fd, struct view what)
+{
+	(void)arg;
+	answer.n++;
+	answer.result = result;
+	answer.ep = ep;
+	answer.size = size;
+	answer.fd = fd >= 0;
+	keep_what(what);
+}
+
+static struct {
+	unsigned started, not_started, exited, writable;
+	struct buf out;
+	struct process_exit exit;
+	bool closed;
+	char what[256];
+} told = { .out = BUF_INIT(4 << 20) };
+
+static void
+on_started(void *arg, uint32_t pid)
+{
+	(void)arg;
+	told.started += pid == 2;
+}
+
+static void
+on_not_started(void *arg, unsigned stage, struct view what)
+{
+	(void)arg;
+	told.not_started += stage != 0;
+	(void)snprintf(told.what, sizeof(told.what), "%.*s", VIEW_ARG(what));
+}
+
+static void
+on_output(void *arg, enum process_stream stream, struct view data)
+{
+	(void)arg;
+	(void)stream;
+	tap_failed += buf_add_view(&told.out, data) != SP_OK;
+}
+
+static void
+on_writable(void *arg, bool closed)
+{
+	(void)arg;
+	told.writable++;
+	told.closed = closed;
+}
+
+static void
+on_exited(void *arg, const struct process_exit *e)
+{
+	(void)arg;
+	told.exited++;
+	told.exit = *e;
+	loop_stop(loop);
+}
+
+static const struct process_events events = {
+	on_started,
+	on_not_started,
+	on_output,
+	on_writable,
+	on_exited,
+};
+
+static void
+forget(void)
+{
+	struct buf keep = told.out;
+
+	memset(&answer, 0, sizeof(answer));
+	memset(&told, 0, sizeof(told));
+	told.out = keep;
+	buf_reset(&told.out, 4 << 20);
+}
+
+/* One turn of the loop, or until somebody stops it. */
+static void
+stop_now(void *arg)
+{
+	(void)arg;
+	loop_stop(loop);
+}
+
+static void
+run_for(uint64_t ms)
+{
+	struct loop_timer *t = loop_timer_new(loop, stop_now, NULL);
+
+	loop_timer_set(t, ms);
+	tap_failed += loop_run(loop) != SP_OK;
+	loop_timer_free(t);
+}
+
+static struct episode *
+make_live(void)
+{
+	struct episode *ep = NULL;
+
+	forget();
+	if (episode_create(set, VIEW("echo"), VIEW("one"), on_done, NULL,
+		&ep) != SP_OK ||
+	    hear_made(1, 1, sent_u32(0)) != SP_OK)
+		tap_ok(false, "an episode");
+	forget();
+	return ep;
+}
+
+static void
+end_live(struct episode *ep)
+{
+	if (episode_end(ep, on_done, NULL) != SP_OK ||
+	    hear_ended(1, ep->generation, sent_u32(0), "") != SP_OK)
+		tap_ok(false, "its end");
+	run_for(0);
+	forget();
+}
+
+/* ---- tests ------------------------------------------------------------------ */
+
+static void
+test_life(void)
+{
+	struct episode *ep;
+
+	forget();
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW(".a"), on_done, NULL,
+		       &ep),
+	    SP_E_SYNTAX, "no leading dot");
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW("a/b"), on_done, NULL,
+		       &ep),
+	    SP_E_SYNTAX, "no slash");
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW("one"), on_done, NULL,
+		       &ep),
+	    SP_OK, "asked for");
+	tap_is_int(sent.type, MESSAGE_EPISODE_CREATE, "of the helper");
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW("one"), on_done, NULL,
+		       &ep),
+	    SP_E_EXISTS, "an id once");
+	tap_is_int(ep->state, EPISODE_CREATING, "creating");
+	tap_is_int(episode_reset(ep, on_done, NULL), SP_E_STATE,
+	    "no reset before it is there");
+	tap_is_int(hear_made(1, 1, sent_u32(0)), SP_OK, "made");
+	tap_is_int(answer.n, 1, "told");
+	tap_is_int(answer.refusal, 0, "not refused");
+	tap_ok(episode_find(set, VIEW("one")) == ep, "found by id");
+	tap_ok(episode_at(set, 1, 1) == ep, "found by place");
+	tap_is_int(episode_reset(ep, on_done, NULL), SP_OK, "reset");
+	tap_is_int(sent_u32(1), 1, "of that slot");
+	tap_is_int(hear_ended(1, 1, sent_u32(0), ""), SP_OK,
+	    "the old is empty");
+	tap_is_int(answer.n, 1, "which is not the answer");
+	tap_is_int(hear_made(2, 5, sent_u32(0)), SP_OK, "the new is there");
+	tap_is_int(answer.n, 2, "which is");
+	tap_ok(episode_at(set, 2, 5) == ep && ep->resets == 1, "moved");
+	tap_is_int(episode_end(ep, on_done, NULL), SP_OK, "ended");
+	tap_is_int(episode_end(ep, on_done, NULL), SP_OK, "by two");
+	tap_is_int(hear_ended(2, 5, sent_u32(0), ""), SP_OK, "nothing lives");
+	tap_is_int(answer.n, 4, "both are told");
+	tap_ok(episode_find(set, VIEW("one")) == NULL, "it is not found");
+	tap_is_int((long long)episode_set_count(set), 0, "none is left");
+	run_for(0);
+}
+
+static void
+test_refusals(void)
+{
+	struct episode *ep;
+
+	forget();
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW_NONE, on_done, NULL,
+		       &ep),
+	    SP_OK, "asked for, without an id");
+	tap_is_int((long long)strlen(ep->id), 20, "one is made up");
+	tap_is_int(hear_refused(sent_u32(0), SANDBOX_REFUSED_CAPACITY, "full"),
+	    SP_OK, "refused");
+	tap_is_int(answer.refusal, SANDBOX_REFUSED_CAPACITY, "so");
+	tap_is_str(answer.what, "full", "because");
+	tap_is_int((long long)episode_set_count(set), 0, "there is none");
+	ep = make_live();
+	tap_is_int(episode_reset(ep, on_done, NULL), SP_OK, "a reset");
+	tap_is_int(hear_refused(sent_u32(0), SANDBOX_REFUSED_UNCLEAN, "dirty"),
+	    SP_OK, "is refused");
+	tap_is_int(answer.refusal, SANDBOX_REFUSED_UNCLEAN, "so");
+	tap_is_int(ep->state, EPISODE_UNCLEAN, "it is unclean");
+	tap_is_int(episode_reset(ep, on_done, NULL), SP_OK, "and tried again");
+	tap_is_int(hear_ended(1, 1, sent_u32(0), ""), SP_OK, "empty now");
+	tap_is_int(hear_made(1, 2, sent_u32(0)), SP_OK, "and there");
+	tap_is_int(ep->state, EPISODE_LIVE, "it lives");
+	forget();
+	tap_is_int(hear_ended(1, 2, 0, "its sandbox died"), SP_OK,
+	    "it dies by itself");
+	tap_is_int((long long)episode_set_count(set), 0, "and is gone");
+	sent.rc = SP_E_GONE;
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW_NONE, on_done, NULL,
+		       &ep),
+	    SP_E_GONE, "no helper");
+	sent.rc = SP_OK;
+	tap_is_int((long long)episode_set_count(set), 0, "no episode");
+	run_for(0);
+}
+
+static void
+test_early_end(void)
+{
+	struct episode *ep;
+
+	forget();
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW("e"), on_done, NULL,
+		       &ep),
+	    SP_OK, "one is on the way");
+	tap_is_int(episode_end(ep, on_done, NULL), SP_OK, "and is ended");
+	tap_is_int(sent.type, MESSAGE_EPISODE_CREATE, "later");
+	tap_is_int(hear_made(1, 1, sent_u32(0)), SP_OK, "when it is there");
+	tap_is_int(sent.type, MESSAGE_EPISODE_END, "at once");
+	tap_is_int(hear_ended(1, 1, sent_u32(0), ""), SP_OK, "it ends");
+	tap_is_int(answer.n, 2, "both are told");
+	run_for(0);
+	forget();
+	tap_is_int(hear_made(7, 9, 0), SP_OK, "one of an earlier reactor");
+	tap_is_int(sent.type, MESSAGE_EPISODE_END, "is ended");
+	tap_is_int(hear_ended(7, 9, sent_u32(0), ""), SP_OK, "and gone");
+	run_for(0);
+}
+
+static struct process *
+start(struct episode *ep, uint32_t flags)
+{
+	struct view argv[] = { VIEW("/bin/cat") };
+	struct sandbox_run run = { .flags = flags, .argv = { argv, 1 } };
+	struct process *p = NULL;
+
+	tap_is_int(process_run(ep, SANDBOX_AGENT, &run, &events, NULL, &p),
+	    SP_OK, "a process is asked for");
+	tap_is_int(sent.type, MESSAGE_PROCESS_RUN, "of the helper");
+	tap_ok(sent.fd >= 0, "with what it is");
+	return p;
+}
+
+static void
+test_process(void)
+{
+	struct episode *ep = make_live();
+	int in[2], out[2];
+	struct process *p;
+	char got[16];
+
+	p = start(ep, SANDBOX_RUN_STDIN);
+	if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
+		exit(1);
+	tap_is_int(process_write(p, VIEW("early")), SP_OK,
+	    "input before it runs");
+	tap_is_int(hear_stdio(p->handle, 0, in[1]), SP_OK, "its input");
+	tap_is_int(hear_stdio(p->handle, 1, out[0]), SP_OK, "its output");
+	tap_is_int(hear_started(p->handle), SP_OK, "it runs");
+	tap_is_int(told.started, 1, "which is told");
+	tap_is_int(read(in[0], got, 16), 5, "the input is there");
+	process_end_input(p);
+	tap_is_int(read(in[0], got, 16), 0, "and ends");
+	tap_is_int(process_write(p, VIEW("x")), SP_E_GONE, "for good");
+	tap_is_int(write(out[1], "hello", 5), 5, "it says something");
+	run_for(10);
+	tap_is_mem(buf_view(&told.out).p, buf_len(&told.out), "hello", 5,
+	    "which is heard");
+	tap_is_int(hear_exited(p->handle, SANDBOX_END_EXIT, 3), SP_OK,
+	    "it ends");
+	tap_is_int(told.exited, 0, "its output is waited for");
+	close(out[1]);
+	run_for(5000);
+	tap_is_int(told.exited, 1, "then it is told");
+	tap_is_int(told.exit.status, 3, "with its status");
+	tap_ok(!told.exit.cut, "all of it");
+	tap_is_int(ep->processes_n, 0, "it is gone");
+	close(in[0]);
+	end_live(ep);
+}
+
+static void
+test_pause(void)
+{
+	struct episode *ep = make_live();
+	struct process *p;
+	int out[2], held;
+
+	p = start(ep, 0);
+	if (pipe2(out, O_CLOEXEC) != 0)
+		exit(1);
+	held = fcntl(out[1], F_DUPFD_CLOEXEC, 3);
+	process_pause(p, PROCESS_STDOUT, true);
+	tap_is_int(hear_stdio(p->handle, 1, out[0]), SP_OK, "its output");
+	tap_is_int(hear_started(p->handle), SP_OK, "it runs");
+	tap_is_int(write(out[1], "hello", 5), 5, "it says something");
+	run_for(10);
+	tap_is_int((long long)buf_len(&told.out), 0, "nobody listens");
+	process_pause(p, PROCESS_STDOUT, false);
+	run_for(10);
+	tap_is_int((long long)buf_len(&told.out), 5, "now somebody does");
+	close(out[1]);
+	tap_is_int(hear_exited(p->handle, SANDBOX_END_SIGNAL, 9), SP_OK,
+	    "it dies");
+	run_for(10000);
+	tap_is_int(told.exited, 1, "a descendant is not waited for");
+	tap_ok(told.exit.cut, "which is told");
+	close(held);
+	end_live(ep);
+}
+
+static void
+test_lost(void)
+{
+	struct episode *ep = make_live();
+	struct process *p = start(ep, 0);
+
+	tap_is_int(hear_started(p->handle), SP_OK, "it runs");
+	tap_is_int(hear_ended(1, 1, 0, "died"), SP_OK, "its episode dies");
+	tap_is_int(told.exited, 1, "and it");
+	tap_is_int(told.exit.end, SANDBOX_END_LOST, "is lost");
+	run_for(0);
+	ep = make_live();
+	p = start(ep, 0);
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(p->handle);
+	m_u8(SANDBOX_STAGE_EXEC);
+	m_u32(2);
+	m_bytes("/bin/nothing");
+	tap_is_int(m_hear(MESSAGE_PROCESS_NOT_STARTED, -1), SP_OK,
+	    "one that cannot be run");
+	tap_is_int(told.not_started, 1, "is told");
+	tap_is_str(told.what, "/bin/nothing: No such file or directory",
+	    "with its cause");
+	p = start(ep, 0);
+	tap_is_int(hear_started(p->handle), SP_OK, "one more");
+	process_drop(p);
+	tap_is_int(sent.type, MESSAGE_PROCESS_SIGNAL, "is dropped");
+	tap_is_int(hear_exited(p->handle, SANDBOX_END_SIGNAL, SIGKILL), SP_OK,
+	    "and dies");
+	tap_is_int(told.exited, 0, "unheard");
+	end_live(ep);
+}
+
+static void
+test_files(void)
+{
+	struct episode *ep = make_live();
+	uint32_t request;
+	int fd = -1;
+
+	tap_is_int(episode_file(ep, SANDBOX_FILE_READ, VIEW("/workspace/a"), 0,
+		       100, -1, on_file, NULL),
+	    SP_OK, "a file is asked for");
+	request = sent_u32(0);
+	tap_is_int(fd_sealed("t", "abc", 3, &fd), SP_OK, "here it is");
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(request);
+	tap_is_int(m_hear(MESSAGE_EPISODE_FILE_DATA, fd), SP_OK, "its bytes");
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(request);
+	m_u8(SANDBOX_FILE_OK);
+	m_u64(3);
+	m_bytes("");
+	tap_is_int(m_hear(MESSAGE_EPISODE_FILE_DONE, -1), SP_OK, "its end");
+	tap_is_int(answer.n, 1, "told");
+	tap_ok(answer.fd && answer.size == 3, "with the bytes");
+	tap_is_int(episode_file(ep, SANDBOX_FILE_DIFF, VIEW_NONE, 0, 100, -1,
+		       on_file, NULL),
+	    SP_OK, "another");
+	episode_forget(set, NULL);
+	tap_is_int(hear_ended(1, 1, 0, "died"), SP_OK, "its episode dies");
+	tap_is_int(answer.n, 1, "nobody listens");
+	run_for(0);
+}
+
+static void
+test_hostile(void)
+{
+	struct episode *ep = make_live();
+	struct process *p = start(ep, 0);
+
+	tap_is_int(hear_made(3, 3, 4711), SP_E_PROTO, "made for nobody");
+	tap_is_int(hear_exited(p->handle, 1, 0), SP_E_PROTO,
+	    "an end before the start");
+	m_begin();
+	m_u32(1);
+	tap_is_int(m_hear(MESSAGE_EPISODE_ENDED, -1), SP_E_PROTO, "short");
+	tap_is_int(m_hear(MESSAGE_EPISODE_LISTENER, -1), SP_E_PROTO, "short");
+	tap_is_int(m_hear(MESSAGE_TURN_OPEN, -1), SP_E_PROTO, "alien");
+	tap_is_int(hear_ended(9, 9, 0, ""), SP_OK,
+	    "an end of one that is not known is late, not wrong");
+	end_live(ep);
+}
+
+static void
+test_memory(void)
+{
+	struct view argv[] = { VIEW("/bin/cat") };
+	struct sandbox_run run = { .argv = { argv, 1 } };
+	struct process *p = NULL;
+	struct episode *ep = NULL;
+	unsigned long n;
+	int rc = SP_E_NOMEM;
+
+	forget();
+	for (n = 1; n < 100 && rc != SP_OK; n++) {
+		mem_fail_after(n, 0);
+		rc = episode_create(set, VIEW("echo"), VIEW("m"), on_done, NULL,
+		    &ep);
+		mem_fail_after(0, 0);
+	}
+	tap_is_int(rc, SP_OK, "created, after each allocation failed once");
+	tap_is_int(hear_made(1, 1, sent_u32(0)), SP_OK, "made");
+	tap_is_int((long long)episode_set_count(set), 1, "one");
+	rc = SP_E_NOMEM;
+	for (n = 1; n < 100 && rc != SP_OK; n++) {
+		mem_fail_after(n, 0);
+		rc = process_run(ep, SANDBOX_AGENT, &run, &events, NULL, &p);
+		mem_fail_after(0, 0);
+	}
+	tap_is_int(rc, SP_OK, "run, after each allocation failed once");
+	tap_is_int(ep->processes_n, 1, "one");
+	end_live(ep);
+}
+
+int
+main(void)
+{
+	struct episode_world w = { .send = send_helper };
+
+	loop = loop_new();
+	w.loop = loop;
+	set = episode_set_new(&w);
+	tap_ok(loop != NULL && set != NULL, "a set");
+	test_life();
+	test_refusals();
+	test_early_end();
+	test_process();
+	test_pause();
+	test_lost();
+	test_files();
+	test_hostile();
+	test_memory();
+	episode_set_free(set);
+	loop_free(loop);
+	fd_close(&sent.fd);
+	buf_clear(&sent.body);
+	buf_clear(&msg);
+	buf_clear(&told.out);
+	return tap_done();
+}
