@@ -468,21 +468,20 @@ episode_freeze(struct episode *ep, bool on,
 }
 
 int
-episode_file(struct episode *ep, enum sandbox_file_op op, struct view path,
-    uint32_t mode, uint64_t limit, int put_fd,
+episode_file(struct episode *ep, const struct episode_file_ask *ask,
     void (*file)(void *arg, struct episode *ep, enum sandbox_file_result result,
 	uint64_t size, int fd, struct view what),
     void *arg)
 {
 	enum message_type type =
-	    put_fd >= 0 ? MESSAGE_EPISODE_FILE_PUT : MESSAGE_EPISODE_FILE;
+	    ask->put_fd >= 0 ? MESSAGE_EPISODE_FILE_PUT : MESSAGE_EPISODE_FILE;
 	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
 	struct episode_op *o = NULL;
 	int rc = SP_OK;
 
 	if (ep->state != EPISODE_LIVE)
 		rc = SP_E_STATE;
-	else if (path.n > SANDBOX_MSG_PATH_MAX)
+	else if (ask->path.n > SANDBOX_MSG_PATH_MAX)
 		rc = SP_E_LIMIT;
 	else if ((o = op_new(ep, type, arg)) == NULL)
 		rc = SP_E_NOMEM;
@@ -491,14 +490,14 @@ episode_file(struct episode *ep, enum sandbox_file_op op, struct view path,
 	if (rc == SP_OK)
 		rc = episode_put_which(&b, ep);
 	if (rc == SP_OK)
-		rc = wire_put_u8(&b, (uint8_t)op);
+		rc = wire_put_u8(&b, (uint8_t)ask->op);
 	if (rc == SP_OK)
-		rc = wire_put_u32(&b, mode);
+		rc = wire_put_u32(&b, ask->mode);
 	if (rc == SP_OK)
-		rc = wire_put_u64(&b, limit);
+		rc = wire_put_u64(&b, ask->limit);
 	if (rc == SP_OK)
-		rc = wire_put_bytes(&b, path);
-	rc = episode_send(ep->set, type, &b, rc, put_fd);
+		rc = wire_put_bytes(&b, ask->path);
+	rc = episode_send(ep->set, type, &b, rc, ask->put_fd);
 	if (rc == SP_OK)
 		o->file = file;
 	else if (o != NULL)

@@ -153,13 +153,18 @@ int episode_freeze(struct episode *ep, bool on,
     void (*done)(void *arg, struct episode *ep, unsigned refusal,
 	struct view what),
     void *arg) must_check;
+struct episode_file_ask {
+	enum sandbox_file_op op;
+	struct view path; /* inside */
+	uint32_t mode; /* of what is made */
+	uint64_t limit; /* bytes at most */
+	int put_fd; /* content of SANDBOX_FILE_PUT, taken; else -1 */
+};
 /*
  * File work inside.
- * Parameters: put_fd, of SANDBOX_FILE_PUT, taken; else -1.  limit, bytes.
  * Returns: 0; SP_E_STATE; SP_E_LIMIT the path; SP_E_GONE; SP_E_NOMEM.
  */
-int episode_file(struct episode *ep, enum sandbox_file_op op, struct view path,
-    uint32_t mode, uint64_t limit, int put_fd,
+int episode_file(struct episode *ep, const struct episode_file_ask *ask,
     void (*file)(void *arg, struct episode *ep, enum sandbox_file_result result,
 	uint64_t size, int fd, struct view what),
     void *arg) must_check;

@@ -552,13 +552,16 @@ test_lost(void)
 static void
 test_files(void)
 {
+	const struct episode_file_ask read = { SANDBOX_FILE_READ,
+		VIEW("/workspace/a"), 0, 100, -1 };
+	const struct episode_file_ask diff = { SANDBOX_FILE_DIFF, VIEW_NONE, 0,
+		100, -1 };
 	struct episode *ep = make_live();
 	uint32_t request;
 	int fd = -1;
 
-	tap_is_int(episode_file(ep, SANDBOX_FILE_READ, VIEW("/workspace/a"), 0,
-		       100, -1, on_file, NULL),
-	    SP_OK, "a file is asked for");
+	tap_is_int(episode_file(ep, &read, on_file, NULL), SP_OK,
+	    "a file is asked for");
 	request = sent_u32(0);
 	tap_is_int(fd_sealed("t", "abc", 3, &fd), SP_OK, "here it is");
 	m_begin();
@@ -576,9 +579,7 @@ test_files(void)
 	tap_is_int(m_hear(MESSAGE_EPISODE_FILE_DONE, -1), SP_OK, "its end");
 	tap_is_int(answer.n, 1, "told");
 	tap_ok(answer.fd && answer.size == 3, "with the bytes");
-	tap_is_int(episode_file(ep, SANDBOX_FILE_DIFF, VIEW_NONE, 0, 100, -1,
-		       on_file, NULL),
-	    SP_OK, "another");
+	tap_is_int(episode_file(ep, &diff, on_file, NULL), SP_OK, "another");
 	episode_forget(set, NULL);
 	tap_is_int(hear_ended(1, 1, 0, "died"), SP_OK, "its episode dies");
 	tap_is_int(answer.n, 1, "nobody listens");
