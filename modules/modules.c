@@ -6,10 +6,12 @@
 #include "llm_intercept.h"
 #include "sessions.h"
 #include "status.h"
+#include "upstreams.h"
 
 const struct gate_module *const gate_modules[] = {
 	&llm_intercept_module,
 	&sessions_module,
+	&upstreams_module,
 	&status_module,
 	&health_module,
 	NULL,

@@ -3,10 +3,12 @@
 #include "llm_intercept_conf.h"
 #include "sessions_conf.h"
 #include "status_conf.h"
+#include "upstreams_conf.h"
 
 const struct conf_module *const conf_modules[] = {
 	&llm_intercept_conf,
 	&sessions_conf,
+	&upstreams_conf,
 	&status_conf,
 	&health_conf,
 	NULL,

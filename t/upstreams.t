@@ -1,9 +1,14 @@
 #!/usr/bin/python3
 """Several servers in one upstream: each is addressed as itself."""
 import os
+import re
+import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import threading
+from urllib.parse import quote
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
@@ -83,6 +88,222 @@ class Dying:
             s.close()
 
 
+TOKEN = "operator-of-this-test"
+RUNNING = """
+upstream u {{ server {one}; {params} }}
+capture c {{ level text; trace traces/$session.jsonl; }}
+server {{
+    listen 127.0.0.1:0;
+    location /v1 {{ llm_intercept; upstream u; capture c; keys open; }}
+    location /upstreams {{ upstreams; token env:SP_TEST_TOKEN; }}
+}}
+"""
+
+
+class Daemon(gate.Gate):
+    """A sallyport with a control socket, whose file may change."""
+
+    def __init__(self, folder, text):
+        self.socket = os.path.join(folder, "c.sock")
+        super().__init__(text, main=f"control {self.socket};",
+                         env={"SP_TEST_TOKEN": TOKEN})
+
+    def ask(self, method, path, body=None):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(gate.PATIENCE)
+        s.connect(self.socket)
+        r = gate.Reply(s, gate.request(body, path, (), method), read=False)
+        return r.read(method)
+
+    def servers(self, name="u"):
+        """{url: what is told of it}"""
+        r = self.ask("GET", f"/upstreams/{name}")
+        return {x["url"]: x for x in r.json()["servers"]}
+
+    def states(self):
+        return {u: x["state"] for u, x in self.servers().items()}
+
+    def reload(self, text):
+        with open(self.conf, "w", encoding="utf-8") as f:
+            f.write(f"state_dir {self.state};\nerror_log stderr info;\n"
+                    f"control {self.socket};\n{text}\n")
+        n = len(re.findall("is reloaded", self.log()))
+        self.p.send_signal(signal.SIGHUP)
+        gate.until(lambda: len(re.findall("is reloaded", self.log())) > n,
+                   "a reload")
+
+    def ctl(self, *args):
+        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
+                            "upstream", *args], capture_output=True,
+                           text=True, check=False)
+        return r.returncode, r.stdout, r.stderr
+
+
+class Model(Raw):
+    """Answers every request at once, those to wait when they are let go."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        self.go.set()
+        super().__init__()
+        self.plays = self
+
+    def get(self, timeout=None):
+        return [lambda: self.go.wait(timeout)] + unary(GOOD)
+
+    @property
+    def base(self):
+        return self.url + "/v1"
+
+
+def spread(d, models, n=24):
+    """How many calls of different sessions each of them got."""
+    before = [len(m.requests) for m in models]
+    bad = [s for s in (d.post(UNARY, headers=[("x-session-id", f"k{i}")])
+                       .status for i in range(n)) if s != 200]
+    return bad, [len(m.requests) - b for m, b in zip(models, before)]
+
+
+def slow_call(d, model, key):
+    """A call that the model has, and has not answered."""
+    model.go.clear()
+    n = len(model.requests)
+    r = gate.Reply(d.connect(), gate.request(
+        UNARY, headers=[("x-session-id", key)]), read=False)
+    # the play is fetched before the request is listed
+    gate.until(lambda: len(model.requests) > n, "the call")
+    return r
+
+
+def at_run_time(folder):
+    one, two = Model(), Model()
+    text = RUNNING.format(one=one.base, params="")
+    with Daemon(folder, text) as d:
+        seen(d, one)
+        added(d, one, two)
+        drained(d, one, two)
+        removed(d, one, two)
+        reloaded(d, one, two)
+        alone(d, one)
+
+
+def seen(d, one):
+    r = d.ask("GET", "/upstreams")
+    tap.ok(r.status == 200 and [u["name"] for u in r.json()["upstreams"]]
+           == ["u"], "upstreams are listed", (r.status, r.body))
+    tap.eq(d.servers(), {one.base: {
+        "url": one.base, "state": "up", "open_calls": 0,
+        "idle_connections": 0, "sessions": 0, "failures": 0,
+        "checks_failed": 0, "rest_ms": 0}}, "and one with its servers")
+    for method, path, status in (
+            ("GET", "/upstreams/v", 404), ("GET", "/upstreams/u/x", 404),
+            ("POST", "/upstreams", 405), ("DELETE", "/upstreams/u", 405),
+            ("GET", "/upstreams/u/servers", 405),
+            ("GET", "/upstreams/u/servers/drain", 405)):
+        tap.eq(d.ask(method, path).status, status, f"{method} {path}")
+    tap.eq(d.get("/upstreams").status, 401, "at a door it needs the token")
+    r = d.get("/upstreams/u", headers=[("Authorization", f"Bearer {TOKEN}")])
+    tap.eq(r.status, 200, "and takes it")
+
+
+def added(d, one, two):
+    r = d.ask("POST", "/upstreams/u/servers", {"url": two.base})
+    tap.ok(r.status == 201 and len(r.json()["servers"]) == 2,
+           "a server is added", (r.status, r.body))
+    bad, counts = spread(d, [one, two])
+    tap.ok(not bad and min(counts) > 0, "and gets its share", (bad, counts))
+    for body, status in (({"url": two.base}, 409), ({"url": "nonsense"}, 400),
+                         ({"url": "http://u:p@h/"}, 400), ({}, 400),
+                         ({"url": 7}, 400), (b"{", 400), (None, 400),
+                         ({"url": "https://localhost:1/v1"}, 409),
+                         ({"url": "http://h/" + "x" * 5000}, 400)):
+        r = d.ask("POST", "/upstreams/u/servers", body)
+        tap.ok(r.status == status and r.json()["error"]["message"],
+               f"{str(body)[:40]}: {status}", (r.status, r.body))
+    tap.eq(len(d.servers()), 2, "which change nothing")
+    for i in range(20):
+        d.ask("POST", "/sessions", {"id": f"k{i}"})
+    pinned = {u: x["sessions"] for u, x in d.servers().items()}
+    tap.ok(sum(pinned.values()) == 20 and min(pinned.values()) > 0,
+           "sessions are counted where they go", pinned)
+
+
+def drained(d, one, two):
+    r = slow_call(d, two, "k" + next(
+        str(i) for i in range(24) if goes_to(d, two, f"k{i}")))
+    tap.eq(d.servers()[two.base]["open_calls"], 1, "an open call is counted")
+    q = d.ask("POST", "/upstreams/u/servers/drain", {"url": two.base})
+    tap.ok(q.status == 200 and d.states()[two.base] == "draining",
+           "a server drains", q.body)
+    bad, counts = spread(d, [one, two])
+    tap.eq((bad, counts), ([], [24, 0]), "it gets no more calls")
+    two.go.set()
+    tap.eq(r.read().status, 200, "the open one goes on")
+    gate.until(lambda: d.servers()[two.base]["open_calls"] == 0, "its end")
+    tap.eq(d.servers()[two.base]["idle_connections"], 0,
+           "and no connection is kept")
+    q = d.ask("POST", "/upstreams/u/servers", {"url": two.base})
+    tap.eq((q.status, d.states()[two.base]), (201, "up"),
+           "added again it takes calls")
+
+
+def goes_to(d, model, key):
+    n = len(model.requests)
+    d.post(UNARY, headers=[("x-session-id", key)])
+    return len(model.requests) > n
+
+
+def removed(d, one, two):
+    key = next(f"k{i}" for i in range(24) if goes_to(d, two, f"k{i}"))
+    r = slow_call(d, two, key)
+    q = d.ask("DELETE", "/upstreams/u/servers?url=" + quote(two.base, ""))
+    tap.eq((q.status, list(d.servers())), (200, [one.base]),
+           "a server is removed")
+    tap.ok(goes_to(d, one, key), "the next call of its sessions goes "
+           "elsewhere")
+    two.go.set()
+    tap.eq(r.read().status, 200, "the open one goes on")
+    q = d.ask("DELETE", "/upstreams/u/servers", {"url": two.base})
+    tap.eq(q.status, 404, "one that is not there")
+    q = d.ask("POST", "/upstreams/u/servers/drain", {"url": two.base})
+    tap.eq(q.status, 404, "is not drained, either")
+
+
+def reloaded(d, one, two):
+    d.ask("POST", "/upstreams/u/servers", {"url": two.base})
+    d.ask("POST", "/upstreams/u/servers/drain", {"url": one.base})
+    want = {one.base: "draining", two.base: "up"}
+    d.reload(RUNNING.format(one=one.base, params=""))
+    tap.eq(d.states(), want, "changes outlive a reload")
+    d.reload(RUNNING.format(one=one.base, params="keepalive 3;"))
+    tap.eq(d.states(), want, "and another parameter")
+    bad, counts = spread(d, [one, two], 8)
+    tap.eq((bad, counts), ([], [0, 8]), "also in what calls get")
+    d.reload(RUNNING.format(one=f"{one.base}; server {one.url}/other",
+                            params=""))
+    tap.eq(d.states(), {one.base: "up", one.url + "/other": "up"},
+           "servers that the file changes are the file's")
+    tap.ok("changed at run time, and now in the file" in d.log(),
+           "which is told")
+    d.reload(RUNNING.format(one=one.base, params=""))
+    d.ask("POST", "/upstreams/u/servers", {"url": two.base})
+    first = d.children()["sallyport-reactor"]
+    os.kill(first, signal.SIGKILL)
+    gate.until(lambda: d.children().get("sallyport-reactor", first) != first,
+               "another reactor")
+    tap.eq(d.states(), {one.base: "up"}, "a new reactor begins with the file")
+
+
+def alone(d, one):
+    d.ask("DELETE", "/upstreams/u/servers", {"url": one.base})
+    r = d.post(UNARY)
+    tap.ok(r.status == 502
+           and "no server of the upstream takes calls" in r.json()["error"]
+           ["message"], "without a server calls get 502", (r.status, r.body))
+    d.ask("POST", "/upstreams/u/servers", {"url": one.base})
+    tap.eq(d.post(UNARY).status, 200, "until one is added")
+
+
 def as_itself(up, base, host):
     return [f"{r.target} {r.headers.get('host')}" for r in up.requests
             if r.target != f"{base}/chat/completions"
@@ -101,6 +322,8 @@ def main():
     for how, scheme in (("fin", "http"), ("rst", "http"), ("fin", "https")):
         dying(how, scheme)
     stale()
+    with tempfile.TemporaryDirectory(prefix="sp-") as folder:
+        at_run_time(folder)
     tap.done()
 
 

@@ -279,6 +279,15 @@ int conf_restart_changes(const struct conf *was, const struct conf *is,
 /* The reference of all directives, as mdoc(7), made from the rows. */
 int conf_manual(struct buf *out) must_check;
 
+/*
+ * Reads the URL of an upstream's server, as the directive `server` has it.
+ * Context: any, does not block.
+ * Parameters: arena, holds what *out and *why point to; why, of an error.
+ * Returns: 0; SP_E_SYNTAX; SP_E_NOMEM.
+ */
+int conf_url_read(struct view url, struct arena *arena,
+    struct conf_upstream_server *out, const char **why) must_check;
+
 /* Index of a module in conf_modules, or -1. */
 int conf_module_index(const char *name);
 /* Its struct in a location. */

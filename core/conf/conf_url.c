@@ -192,3 +192,23 @@ conf_url_parse(struct conf_parse *p, struct view url,
 		return rc;
 	return set_base(p, view_from(rest, slash), out);
 }
+
+int
+conf_url_read(struct view url, struct arena *arena,
+    struct conf_upstream_server *out, const char **why)
+{
+	static const struct conf_file file = { .name = "url" };
+	struct conf_parse p = { .arena = arena };
+	struct view copy;
+	int rc;
+
+	p.root.file = &file;
+	p.node = &p.root;
+	rc = arena_dup(arena, url, &copy);
+	if (rc == 0)
+		rc = conf_url_parse(&p, copy, out);
+	if (rc != SP_E_CONF)
+		return rc;
+	*why = p.problems[0].text + strlen("url: ");
+	return SP_E_SYNTAX;
+}

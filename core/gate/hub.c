@@ -12,7 +12,7 @@
 #include "net/pool_servers.h"
 #include "net/tls.h"
 
-enum { HUB_KEY_MAX = 256 * 1024, HUB_AUTHORITY_MAX = 1024 };
+enum { HUB_KEY_MAX = 256 * 1024 };
 
 struct hub {
 	unsigned refs;
@@ -35,6 +35,32 @@ hub_cell(struct hub_link *k, enum metrics_kind kind, const char *name,
 	return x == NULL ? NULL : metrics_cell(x, &upstream);
 }
 
+/* Servers by state, of which there are four. */
+static int
+hub_state_metrics(struct hub_link *k, struct view name)
+{
+	static const char *const labels[] = { "upstream", "state", NULL };
+	static const char *const states[HUB_STATES] = {
+		[POOL_UP] = "up",
+		[POOL_RESTING] = "resting",
+		[POOL_DOWN] = "down",
+		[POOL_DRAINING] = "draining",
+	};
+	struct metric *x;
+	size_t i;
+
+	x = metrics_register(k->hub->metrics, METRICS_GAUGE, "upstream_servers",
+	    "Servers of an upstream, by their state", labels, NULL);
+	for (i = 0; i < HUB_STATES && x != NULL; i++) {
+		const struct view values[] = { name, view_str(states[i]) };
+
+		k->servers_in[i] = metrics_cell(x, values);
+		if (k->servers_in[i] == NULL)
+			return SP_E_NOMEM;
+	}
+	return x != NULL ? SP_OK : SP_E_NOMEM;
+}
+
 static int
 hub_metrics(struct hub_link *k, struct view name)
 {
@@ -53,7 +79,27 @@ hub_metrics(struct hub_link *k, struct view name)
 	if (k->connects == NULL || k->reuses == NULL || k->errors == NULL ||
 	    k->failovers == NULL || k->idle == NULL || k->busy == NULL)
 		return SP_E_NOMEM;
-	return SP_OK;
+	return hub_state_metrics(k, name);
+}
+
+/* Those of the link that calls have now, the first one of its name. */
+static void
+hub_count_servers(struct hub_link *k)
+{
+	struct pool_server_info info;
+	struct hub_link *o;
+	size_t i;
+
+	LIST_FOREACH (o, &k->hub->links, link)
+		if (o->servers_in[0] == k->servers_in[0])
+			break;
+	if (o != k)
+		return;
+	for (i = 0; i < HUB_STATES; i++)
+		*k->servers_in[i] = 0;
+	for (i = 0; i < POOL_SERVERS_MAX; i++)
+		if (pool_servers_get(k->pool, i, &info))
+			++*k->servers_in[info.state];
 }
 
 /* Counters go on when one link takes another's place. */
@@ -81,6 +127,7 @@ hub_collect(void *arg)
 		*k->idle = *k->busy = 0;
 	LIST_FOREACH (k, &h->links, link) {
 		hub_count(k);
+		hub_count_servers(k);
 		*k->idle += k->seen.idle;
 		*k->busy += k->seen.busy;
 	}
@@ -207,10 +254,21 @@ hub_tls_key(const struct conf_upstream *u, const struct gate_ca *ca,
 	return rc;
 }
 
+/* The `server` lines alone. */
+static int
+hub_servers_key(const struct conf_upstream *u, struct buf *out)
+{
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; i < u->servers_n && rc == SP_OK; i++)
+		rc = buf_printf(out, "%.*s\n", VIEW_ARG(u->servers[i].url));
+	return rc;
+}
+
 static int
 hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
 {
-	size_t i;
 	int rc;
 
 	rc = buf_printf(out, "%.*s\n%u %llu %llu %llu\n%s\n", VIEW_ARG(u->name),
@@ -218,9 +276,7 @@ hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
 	    (unsigned long long)u->keepalive,
 	    (unsigned long long)u->keepalive_timeout_ms,
 	    tls_key != NULL ? tls_key : "plain");
-	for (i = 0; i < u->servers_n && rc == SP_OK; i++)
-		rc = buf_printf(out, "%.*s\n", VIEW_ARG(u->servers[i].url));
-	return rc;
+	return rc == SP_OK ? hub_servers_key(u, out) : rc;
 }
 
 /* A context that another link has made of the same, or a new one. */
@@ -267,8 +323,7 @@ hub_authority(const struct conf_upstream_server *s, struct buf *out)
 	return rc;
 }
 
-/* text holds what *out points to. */
-static int
+int
 hub_server(const struct conf_upstream_server *s, struct buf *text,
     struct pool_server *out)
 {
@@ -337,13 +392,58 @@ hub_link_free(struct hub_link *k)
 		hub_count(k);
 		/* whoever else has that name sets them anew */
 		*k->idle = *k->busy = 0;
+		for (size_t i = 0; i < HUB_STATES; i++)
+			if (k->servers_in[i] != NULL)
+				*k->servers_in[i] = 0;
 	}
 	LIST_REMOVE(k, link);
 	pool_free(k->pool);
 	tls_unref(k->tls);
 	mem_free(k->tls_key);
 	mem_free(k->key);
+	mem_free(k->name);
+	mem_free(k->servers);
 	mem_free(k);
+}
+
+static int
+hub_names(struct hub_link *k, const struct conf_upstream *u)
+{
+	struct buf b = BUF_INIT(HUB_KEY_MAX);
+	int rc = hub_servers_key(u, &b);
+
+	if (rc == SP_OK) {
+		k->servers = hub_text(&b);
+		k->name = mem_strndup(u->name.p, u->name.n);
+		if (k->servers == NULL || k->name == NULL)
+			rc = SP_E_NOMEM;
+	}
+	buf_clear(&b);
+	return rc;
+}
+
+/*
+ * What was changed at run time goes on where the file still has the same
+ * servers, and is given up where it has others.
+ */
+static int
+hub_succeed(struct hub_link *k)
+{
+	struct hub_link *o;
+
+	LIST_FOREACH (o, &k->hub->links, link) {
+		if (strcmp(o->name, k->name) != 0)
+			continue;
+		if (!pool_servers_changed(o->pool))
+			return SP_OK;
+		if (strcmp(o->servers, k->servers) == 0)
+			return pool_servers_hand_on(o->pool, k->pool);
+		log_notice("upstream \"%s\": its servers were changed at run "
+			   "time, and now in the file: that is what counts",
+		    k->name);
+		return SP_OK;
+	}
+	return SP_OK;
 }
 
 static int
@@ -353,9 +453,13 @@ hub_link_init(struct hub_link *k, const struct conf_upstream *u,
 	const struct gate_ca *ca = hub_ca(src, u);
 	int rc;
 
-	rc = hub_tls(k, u, ca, files, err);
+	rc = hub_names(k, u);
+	if (rc == SP_OK)
+		rc = hub_tls(k, u, ca, files, err);
 	if (rc == SP_OK)
 		rc = hub_pool(k, u);
+	if (rc == SP_OK)
+		rc = hub_succeed(k);
 	if (rc == SP_OK)
 		rc = hub_metrics(k, u->name);
 	if (rc == SP_OK)

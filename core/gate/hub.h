@@ -7,6 +7,8 @@
 #include "gate/gate.h"
 #include "net/pool.h"
 
+enum { HUB_STATES = 4 };
+
 struct hub; /* resolver, metrics, links: one in the gate */
 
 /*
@@ -21,7 +23,10 @@ struct hub_link {
 	char *tls_key; /* and what of that the TLS context does; NULL plain */
 	struct tls_ctx *tls;
 	struct pool *pool;
+	char *name; /* the upstream's */
+	char *servers; /* its `server` lines */
 	struct pool_stats seen; /* what the counters have of it */
+	uint64_t *servers_in[HUB_STATES]; /* by enum pool_state */
 	uint64_t *connects, *reuses, *errors, *failovers, *idle,
 	    *busy; /* metrics */
 };
@@ -48,5 +53,13 @@ int hub_link(struct hub *h, const struct conf_upstream *u,
     const struct gate_source *src, bool files, struct hub_link **out,
     struct buf *err) must_check;
 void hub_unlink(struct hub_link *k); /* NULL allowed */
+
+enum { HUB_AUTHORITY_MAX = 1024 };
+/*
+ * A server as a pool takes it; text (of HUB_AUTHORITY_MAX) holds what *out
+ * points to beside s.  0; SP_E_LIMIT; SP_E_NOMEM.
+ */
+int hub_server(const struct conf_upstream_server *s, struct buf *text,
+    struct pool_server *out) must_check;
 
 #endif

@@ -91,6 +91,16 @@ roster_count(const struct roster *o)
 	return hmap_count(o->by_id);
 }
 
+void
+roster_each(const struct roster *o,
+    void (*fn)(void *arg, const struct roster_session *s), void *arg)
+{
+	const struct roster_session *s;
+
+	LIST_FOREACH (s, &o->sessions, link)
+		fn(arg, s);
+}
+
 struct roster_session *
 roster_find(const struct roster *o, struct view id)
 {

@@ -52,6 +52,9 @@ void roster_free(struct roster *o);
 /* False: the recorder has not said yet which sessions there are. */
 bool roster_ready(const struct roster *o);
 size_t roster_count(const struct roster *o); /* open sessions */
+/* Calls fn for each open session; it must change none. */
+void roster_each(const struct roster *o,
+    void (*fn)(void *arg, const struct roster_session *s), void *arg);
 struct roster_session *roster_find(const struct roster *o, struct view id);
 /* By SHA-256 of the key, so that the time tells nothing of others. */
 struct roster_session *roster_by_key(const struct roster *o, struct view key);

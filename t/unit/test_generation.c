@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gate/fleet.h"
 #include "gate/gate_priv.h"
 #include "gate/hub.h"
 
@@ -228,6 +229,87 @@ link_of(const struct generation *n, const char *name)
 	return NULL;
 }
 
+/* ---- servers at run time --------------------------------------------------- */
+
+static int
+change(enum fleet_op op, const char *url)
+{
+	struct arena *arena = arena_new(1 << 20);
+	const char *why = NULL;
+	int rc;
+
+	if (arena == NULL)
+		return SP_E_NOMEM;
+	rc = fleet_change(gate->current->forward,
+	    gate->current->conf->upstreams[0], op, view_str(url), arena, &why);
+	if (rc != SP_OK && why == NULL)
+		abort();
+	arena_free(arena);
+	return rc;
+}
+
+static size_t
+fleet_size(void)
+{
+	struct fleet_server all[FLEET_SERVERS_MAX];
+
+	return fleet_list(gate, gate->current->forward,
+	    gate->current->conf->upstreams[0], all);
+}
+
+static int
+reload(const char *text)
+{
+	struct buf err = BUF_INIT(4096);
+	int rc = prepare(text, 7, &err);
+
+	if (rc == SP_OK)
+		rc = gate_prepare_keep(gate, 0, 0);
+	if (rc == SP_OK) {
+		gate_commit(gate);
+		turn();
+	}
+	buf_clear(&err);
+	return rc;
+}
+
+static void
+fleet(void)
+{
+	unsigned long n;
+	int rc;
+
+	begin();
+	tap_is_int((long long)fleet_size(), 1, "one server");
+	tap_is_int(change(FLEET_ADD, "ftp://h"), SP_E_SYNTAX, "no URL");
+	tap_is_int(change(FLEET_ADD, "https://h"), SP_E_ARG, "no TLS");
+	tap_is_int(change(FLEET_REMOVE, "http://h"), SP_E_NOTFOUND,
+	    "no server");
+	for (n = 1, rc = -1; n < 100 && rc != SP_OK; n++) {
+		mem_fail_after(n, 0);
+		rc = change(FLEET_ADD, "http://h/");
+		mem_fail_after(0, 0);
+		if (rc != SP_OK && rc != SP_E_NOMEM)
+			break;
+	}
+	tap_ok(rc == SP_OK && n > 5 && fleet_size() == 2, "one is added");
+	tap_is_int(change(FLEET_ADD, "http://H:80/v1/"), SP_E_EXISTS, "once");
+	tap_is_int(reload(ONE), SP_OK, "a reload");
+	tap_is_int((long long)fleet_size(), 2, "does not forget it");
+	tap_is_int(reload("upstream u { server http://127.0.0.1:9/v1;"
+			  " keepalive 7; }\n"
+			  "server { listen 127.0.0.1:7001;"
+			  " location /h { health; } }"),
+	    SP_OK, "other parameters");
+	tap_is_int((long long)fleet_size(), 2, "nor do they");
+	tap_is_int(reload("upstream u { server http://127.0.0.1:8/v1; }\n"
+			  "server { listen 127.0.0.1:7001;"
+			  " location /h { health; } }"),
+	    SP_OK, "another server");
+	tap_is_int((long long)fleet_size(), 1, "counts");
+	finish();
+}
+
 /* Connections of an upstream that is the same are shared. */
 static void
 sharing(void)
@@ -345,6 +427,7 @@ main(void)
 		abort();
 	references();
 	sharing();
+	fleet();
 	ports();
 	memory();
 	loop_timer_free(stopper);

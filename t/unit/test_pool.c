@@ -10,6 +10,7 @@
 #include "net/dial.h"
 #include "net/listener.h"
 #include "net/pool.h"
+#include "net/pool_servers.h"
 #include "net_peer.h"
 
 enum { CONNS_MAX = 256 };
@@ -728,6 +729,175 @@ test_listener(void)
 	listener_free(NULL);
 }
 
+/* ---- servers that come and go ---------------------------------------------- */
+
+static struct pool_server
+server_at(const char *host, uint16_t at)
+{
+	return (struct pool_server){ .host = view_str(host),
+		.port = at,
+		.authority = VIEW("h"),
+		.base = VIEW("/v1"),
+		.url = VIEW("http://h/v1") };
+}
+
+static enum pool_state
+state_of(const struct pool *p, size_t slot)
+{
+	struct pool_server_info info;
+
+	return pool_servers_get(p, slot, &info) ? info.state
+						: (enum pool_state)99;
+}
+
+static struct pool *
+pool_of_two(struct pool_server v[2])
+{
+	struct pool_params params = params_of(v, 2);
+
+	v[0] = server_at("127.0.0.1", s1.port);
+	v[1] = server_at("localhost", s2.port);
+	return pool_of(&params);
+}
+
+static void
+test_remove(void)
+{
+	struct pool_server v[2];
+	struct pool *p = pool_of_two(v);
+	struct pool_server_info info;
+	struct get a, b;
+	size_t slot;
+
+	get(p, &a, "k", false);
+	slot = pool_lease_server(a.l);
+	tap_ok(view_eq(pool_lease_authority(a.l), VIEW("h")) &&
+		view_eq(pool_lease_base(a.l), VIEW("/v1")),
+	    "how it is addressed");
+	tap_is_int((long long)pool_servers_home(p, VIEW("k")), (long long)slot,
+	    "is at home there");
+	tap_is_int(pool_servers_remove(p, &v[slot]), 0, "removed while lent");
+	tap_ok(!pool_servers_get(p, slot, &info), "it is not listed");
+	tap_is_int(pool_servers_remove(p, &v[slot]), SP_E_NOTFOUND, "gone");
+	get(p, &b, "k", false);
+	tap_ok(b.err == 0 && pool_lease_server(b.l) != slot, "the other one");
+	pool_release(a.l, true);
+	tap_is_int((long long)stats_of(p).idle, 0, "nothing of it is kept");
+	tap_is_int(pool_servers_add(p, &v[slot]), 0, "added again");
+	tap_ok(pool_servers_changed(p) && state_of(p, slot) == POOL_UP,
+	    "in the slot that is free");
+	pool_release(b.l, true);
+	tap_is_int((long long)stats_of(p).idle, 1, "one is idle");
+	tap_is_int(pool_servers_drain(p, &v[!slot]), 0, "drained while idle");
+	tap_is_int((long long)stats_of(p).idle, 0, "which closes it");
+	tap_ok(state_of(p, !slot) == POOL_DRAINING, "it is listed");
+	tap_is_int(pool_servers_drain(p, &v[slot]), 0, "drained, too");
+	tap_ok(!pool_has_other(p, 0) &&
+		pool_servers_home(p, VIEW("k")) == POOL_SERVERS_MAX,
+	    "none takes calls");
+	get(p, &a, "k", false);
+	tap_ok(a.err == SP_E_NOTFOUND &&
+		strcmp(a.why, "no server of the upstream takes calls") == 0,
+	    "so there is no connection: %s", a.why);
+	if (start(p, &a, "k", false) == 0)
+		pool_cancel(a.l);
+	tap_is_int(pool_servers_add(p, &v[slot]), 0, "one takes calls again");
+	get(p, &a, "k", false);
+	tap_is_int(a.err, 0, "and gets them");
+	pool_release(a.l, false);
+	pool_free(p);
+}
+
+static void
+test_add(void)
+{
+	struct pool_server v[2], more = server_at("h", 1);
+	struct pool *p = pool_of_two(v), *q = pool_of_two(v);
+	unsigned long n;
+	int i, rc;
+
+	tap_ok(!pool_servers_changed(p), "as it was made");
+	tap_is_int(pool_servers_add(p, &v[0]), SP_E_EXISTS, "there already");
+	more.tls = true;
+	tap_is_int(pool_servers_add(p, &more), SP_E_ARG,
+	    "TLS without a context");
+	more = server_at("", 1);
+	tap_is_int(pool_servers_add(p, &more), SP_E_ARG, "no host");
+	more = server_at("LOCALHOST", s2.port);
+	tap_is_int(pool_servers_add(p, &more), SP_E_EXISTS, "in any case");
+	more.base = VIEW("/v2");
+	for (n = 1, rc = -1; n < 50 && rc != 0; n++) {
+		mem_fail_after(n, 0);
+		rc = pool_servers_add(p, &more);
+		mem_fail_after(0, 0);
+	}
+	tap_ok(rc == 0 && n > 6, "another base is another server");
+	tap_is_int(pool_servers_drain(p, &more), 0, "drains");
+	for (n = 1, rc = -1; n < 50 && rc != 0; n++) {
+		pool_free(q);
+		q = pool_of_two(v);
+		mem_fail_after(n, 0);
+		rc = pool_servers_hand_on(p, q);
+		mem_fail_after(0, 0);
+	}
+	tap_ok(rc == 0 && n > 6 && state_of(q, 2) == POOL_DRAINING &&
+		state_of(q, 0) == POOL_UP && pool_servers_changed(q),
+	    "handed on to another pool");
+	for (i = 3; i < POOL_SERVERS_MAX; i++) {
+		more = server_at("h", (uint16_t)i);
+		if (pool_servers_add(p, &more) != 0)
+			tap_ok(false, "server %d", i);
+	}
+	more = server_at("h", 9999);
+	tap_is_int(pool_servers_add(p, &more), SP_E_LIMIT, "one too many");
+	pool_free(p);
+	pool_free(q);
+}
+
+/* A connection that is good, and a server that dies behind it. */
+static void
+test_late(void)
+{
+	struct pool_server v[2];
+	struct pool *p = pool_of_two(v);
+	struct pool_server_info info;
+	struct get a, b;
+	size_t slot;
+
+	get(p, &a, "k", false);
+	slot = pool_lease_server(a.l);
+	pool_lease_failed(a.l, "closed without a reply");
+	tap_ok(strstr(pool_lease_why(a.l), ": closed without a reply") != NULL,
+	    "says: %s", pool_lease_why(a.l));
+	tap_ok(pool_servers_get(p, slot, &info) && info.state == POOL_RESTING &&
+		info.failures == 1 && info.rest_ms > 0 && info.open == 1,
+	    "it rests");
+	pool_release(a.l, false);
+	get(p, &a, "k", false);
+	tap_ok(pool_lease_server(a.l) != slot, "another one meanwhile");
+	pool_release(a.l, false);
+	tap_is_int(pool_servers_drain(p, &v[!slot]), 0, "that goes");
+	get(p, &a, "k", false);
+	tap_ok(a.err == 0 && state_of(p, slot) == POOL_RESTING,
+	    "a connection alone does not end its rest");
+	pool_lease_good(a.l);
+	tap_ok(state_of(p, slot) == POOL_UP, "a reply does");
+	pool_servers_set_down(p, slot, true);
+	tap_ok(state_of(p, slot) == POOL_DOWN, "checks may fail");
+	get(p, &b, "k", true);
+	tap_is_int(b.err, 0, "it is asked when there is no other");
+	pool_release(b.l, false);
+	tap_is_int(pool_servers_add(p, &v[!slot]), 0, "with another");
+	get(p, &b, "k", true);
+	tap_ok(pool_lease_server(b.l) != slot, "it is not");
+	pool_servers_set_down(p, slot, false);
+	pool_servers_set_down(p, 77, true);
+	tap_ok(state_of(p, slot) == POOL_UP, "until they pass");
+	pool_release(a.l, false);
+	pool_release(b.l, false);
+	pool_free(p);
+}
+
 static void
 test_no_memory(void)
 {
@@ -804,6 +974,9 @@ main(void)
 	test_cancel();
 	test_dial();
 	test_listener();
+	test_remove();
+	test_add();
+	test_late();
 	test_no_memory();
 	srv_close(&s1);
 	srv_close(&s2);

@@ -1,0 +1,133 @@
+#include "config.h"
+
+#include "base/log.h"
+#include "gate/fleet.h"
+#include "gate/hub.h"
+#include "gate/roster.h"
+#include "net/pool_servers.h"
+
+_Static_assert((int)FLEET_SERVERS_MAX == (int)POOL_SERVERS_MAX,
+    "servers of a pool");
+
+/* ---- what there is -------------------------------------------------------- */
+
+/* Whose calls go where. */
+struct fleet_count {
+	struct pool *pool;
+	struct view upstream;
+	uint64_t *by_slot; /* of FLEET_SERVERS_MAX */
+};
+
+static void
+fleet_count_session(void *arg, const struct roster_session *s)
+{
+	struct fleet_count *c = arg;
+	size_t slot;
+
+	if (s->m.upstream.n > 0 && !view_eq(s->m.upstream, c->upstream))
+		return;
+	slot = pool_servers_home(c->pool, s->m.id);
+	if (slot < FLEET_SERVERS_MAX)
+		c->by_slot[slot]++;
+}
+
+size_t
+fleet_list(const struct gate *g, const struct forward *f,
+    const struct conf_upstream *u, struct fleet_server *out)
+{
+	static const char *const states[] = {
+		[POOL_UP] = "up",
+		[POOL_RESTING] = "resting",
+		[POOL_DOWN] = "down",
+		[POOL_DRAINING] = "draining",
+	};
+	const struct hub_link *k = forward_link(f, u->index);
+	uint64_t sessions[FLEET_SERVERS_MAX] = { 0 };
+	struct fleet_count count = { k->pool, u->name, sessions };
+	struct pool_server_info info;
+	size_t slot, n = 0;
+
+	roster_each(gate_roster(g), fleet_count_session, &count);
+	for (slot = 0; slot < FLEET_SERVERS_MAX; slot++) {
+		if (!pool_servers_get(k->pool, slot, &info))
+			continue;
+		out[n++] = (struct fleet_server){
+			.url = info.url,
+			.state = states[info.state],
+			.open = info.open,
+			.idle = info.idle,
+			.sessions = sessions[slot],
+			.failures = info.failures,
+			.rest_ms = info.rest_ms,
+		};
+	}
+	return n;
+}
+
+/* ---- changes -------------------------------------------------------------- */
+
+static int
+fleet_add(const struct hub_link *k, const struct pool_server *s,
+    const char **why)
+{
+	int rc = pool_servers_add(k->pool, s);
+
+	if (rc == SP_E_EXISTS)
+		*why = "the upstream has this server already";
+	else if (rc == SP_E_LIMIT)
+		*why = "the upstream has as many servers as it may";
+	else if (rc == SP_E_ARG)
+		*why = "the upstream has no https server in the "
+		       "configuration, so that no trusted certificates are at "
+		       "hand: name one there";
+	return rc;
+}
+
+static int
+fleet_apply(const struct hub_link *k, enum fleet_op op,
+    const struct pool_server *s, const char **why)
+{
+	int rc = SP_E_NOTFOUND;
+
+	switch (op) {
+	case FLEET_ADD:
+		return fleet_add(k, s, why);
+	case FLEET_REMOVE:
+		rc = pool_servers_remove(k->pool, s);
+		break;
+	case FLEET_DRAIN:
+		rc = pool_servers_drain(k->pool, s);
+		break;
+	}
+	if (rc == SP_E_NOTFOUND)
+		*why = "the upstream has no such server";
+	return rc;
+}
+
+int
+fleet_change(struct forward *f, const struct conf_upstream *u, enum fleet_op op,
+    struct view url, struct arena *arena, const char **why)
+{
+	static const char *const done[] = {
+		[FLEET_ADD] = "added",
+		[FLEET_REMOVE] = "removed",
+		[FLEET_DRAIN] = "draining",
+	};
+	const struct hub_link *k = forward_link(f, u->index);
+	struct buf text = BUF_INIT(HUB_AUTHORITY_MAX);
+	struct conf_upstream_server parsed = { .port = 0 };
+	struct pool_server s;
+	int rc;
+
+	*why = "out of memory";
+	rc = conf_url_read(url, arena, &parsed, why);
+	if (rc == SP_OK)
+		rc = hub_server(&parsed, &text, &s);
+	if (rc == SP_OK)
+		rc = fleet_apply(k, op, &s, why);
+	if (rc == SP_OK)
+		log_notice("upstream \"%.*s\": server %.*s is %s",
+		    VIEW_ARG(u->name), VIEW_ARG(url), done[op]);
+	buf_clear(&text);
+	return rc;
+}

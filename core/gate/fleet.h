@@ -1,0 +1,43 @@
+/* The servers of an upstream, as an operator sees and changes them. */
+#ifndef SP_GATE_FLEET_H
+#define SP_GATE_FLEET_H
+
+#include "gate/forward.h"
+
+enum { FLEET_SERVERS_MAX = 64 }; /* of one upstream */
+
+enum fleet_op { FLEET_ADD, FLEET_REMOVE, FLEET_DRAIN };
+
+struct fleet_server {
+	struct view url; /* borrowed until something changes */
+	const char *state; /* up, resting, down, draining */
+	uint64_t open; /* calls */
+	uint64_t idle; /* connections */
+	uint64_t sessions; /* open ones whose next call would go there */
+	uint64_t failures; /* connections and replies that broke */
+	uint64_t checks_failed;
+	uint64_t rest_ms; /* 0: it does not rest */
+};
+
+/*
+ * Copies what is known of each.
+ * Context: reactor.
+ * Parameters: u, of the configuration that f is of; out, room for
+ *          FLEET_SERVERS_MAX.
+ * Returns: how many.
+ */
+size_t fleet_list(const struct gate *g, const struct forward *f,
+    const struct conf_upstream *u, struct fleet_server *out);
+/*
+ * Changes the servers of that upstream, for every generation that has it with
+ * these `server` lines.  An address that drains is added by taking calls again.
+ * Parameters: url, as in the directive `server`; why, of an error, static or
+ *          in arena.
+ * Returns: 0; SP_E_SYNTAX no such URL; SP_E_NOTFOUND; SP_E_EXISTS; SP_E_LIMIT;
+ *          SP_E_ARG https where no certificates are at hand; SP_E_NOMEM.
+ */
+int fleet_change(struct forward *f, const struct conf_upstream *u,
+    enum fleet_op op, struct view url, struct arena *arena,
+    const char **why) must_check;
+
+#endif
