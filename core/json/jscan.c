@@ -6,6 +6,7 @@
 #include "json/jhop.h"
 #include "json/jrun.h"
 #include "json/jscan.h"
+#include "json/jtoken.h"
 
 enum {
 	REPLACEMENT = 0xfffd,
@@ -275,6 +276,17 @@ next_value(struct jscan *s, const uint8_t *p, const uint8_t *end, unsigned base,
 	return p;
 }
 
+/* The end of the object at p if it is a token of the common form, or NULL. */
+static inline const uint8_t *
+token_end(const uint8_t *p, const uint8_t *end, unsigned depth)
+{
+	struct jtoken t;
+
+	if (depth > JSCAN_MAX_DEPTH - JTOKEN_DEPTH || !jtoken_begins(p, end))
+		return NULL;
+	return jtoken_end(p, end, &t);
+}
+
 /*
  * The end of the container that begins at p, without recursion: what is open
  * is in kind_bits, above the s->depth that the caller has open.
@@ -290,6 +302,12 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 		enum jscan_kind kind = kind_at(s, p, end);
 
 		if (kind == JSCAN_OBJECT || kind == JSCAN_ARRAY) {
+			const uint8_t *quick = token_end(p, end, depth);
+
+			if (quick != NULL) {
+				p = next_value(s, quick, end, base, &depth);
+				continue;
+			}
 			if (depth == JSCAN_MAX_DEPTH)
 				return bad_at(s, p, SP_E_LIMIT);
 			object = kind == JSCAN_OBJECT;
@@ -299,9 +317,8 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 				return bad_at(s, p, SP_E_SYNTAX);
 			if (!object && jrun_is_digit(*p)) {
 				/* a token's bytes, most often */
-				const uint8_t *list = jrun_integers(p, end);
-
-				p = list != NULL ? list : p;
+				quick = jrun_integers(p, end);
+				p = quick != NULL ? quick : p;
 			}
 			if (*p != (object ? '}' : ']')) {
 				if (object)

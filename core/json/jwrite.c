@@ -9,10 +9,7 @@
 
 enum {
 	REPLACEMENT = 0xfffd,
-	NEXT_LINE = 0x85,
 	LAST_C1 = 0x9f,
-	LINE_SEPARATOR = 0x2028,
-	PARAGRAPH_SEPARATOR = 0x2029,
 	/* every double of up to 15 digits, and no more, survives the round */
 	SURE_DIGITS = 15,
 	MOST_DIGITS = 17,
@@ -167,8 +164,7 @@ wide(struct jwrite *w, const uint8_t **from, const uint8_t *p,
 {
 	uint32_t cp = 0;
 	unsigned len = utf8_decode(view_of(p, (size_t)(end - p)), &cp);
-	bool escape = cp == NEXT_LINE || cp == LINE_SEPARATOR ||
-	    cp == PARAGRAPH_SEPARATOR || (controls && cp <= LAST_C1);
+	bool escape = jwrite_is_break(cp) || (controls && cp <= LAST_C1);
 
 	if (len != 0 && !escape)
 		return p + len;
@@ -439,6 +435,21 @@ void
 jwrite_raw(struct jwrite *w, struct view text)
 {
 	value(w, text.p, text.n);
+}
+
+void
+jwrite_list(struct jwrite *w, struct view elements, bool strict)
+{
+	const uint8_t *p = (const uint8_t *)elements.p;
+
+	if (!begin_value(w))
+		return;
+	put(w, "[", 1);
+	if (strict || elements.n == 0)
+		put(w, elements.p, elements.n);
+	else
+		copy_value(w, p, p + elements.n);
+	put(w, "]", 1);
 }
 
 int

@@ -61,6 +61,18 @@ void jwrite_span(struct jwrite *w, struct view text);
 void jwrite_scanned(struct jwrite *w, struct view text);
 /* Text that is known to be strict JSON on one line. */
 void jwrite_raw(struct jwrite *w, struct view text);
+/*
+ * An array of elements that jscan_skip() has been through, with their commas;
+ * strict: they are known to be strict JSON on one line.
+ */
+void jwrite_list(struct jwrite *w, struct view elements, bool strict);
 int jwrite_finish(struct jwrite *w) must_check;
+
+/* Ends a line for some readers, so that it is always escaped. */
+static inline bool
+jwrite_is_break(uint32_t cp)
+{
+	return cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+}
 
 #endif

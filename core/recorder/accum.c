@@ -163,9 +163,11 @@ accum_text_write(const struct accum_text *t, struct jwrite *w)
 }
 
 void
-accum_list_add(struct accum_hold *h, struct accum_list *l, struct view element)
+accum_list_add(struct accum_hold *h, struct accum_list *l, struct view element,
+    bool strict)
 {
 	l->seen = true;
+	l->loose |= !strict;
 	if (!room(h, &l->raw, element.n + 1))
 		return;
 	if (l->n++ > 0)
@@ -189,33 +191,16 @@ accum_list_scan(struct accum_hold *h, struct accum_list *l, struct jscan *s)
 		rc = jscan_skip(s, &v);
 		if (rc != 0)
 			return rc;
-		accum_list_add(h, l, jscan_raw(s, &v));
+		accum_list_add(h, l, jscan_raw(s, &v), false);
 	}
 	return rc;
 }
 
-/* The list as one JSON text, made strict by jwrite. */
 void
 accum_list_write(const struct accum_list *l, struct jwrite *w)
 {
-	struct buf text = BUF_INIT(SIZE_MAX / 4);
-	struct view raw = buf_view(&l->raw);
-
-	if (raw.n == 0) {
-		jwrite_raw(w, VIEW("[]"));
-		return;
-	}
-	if (buf_reserve(&text, raw.n + 2) != 0) {
-		if (w->err == 0)
-			w->err = SP_E_NOMEM;
-		return;
-	}
-	put(&text, VIEW("["));
-	put(&text, raw);
-	put(&text, VIEW("]"));
 	/* each element was scanned when it came */
-	jwrite_scanned(w, buf_view(&text));
-	buf_clear(&text);
+	jwrite_list(w, buf_view(&l->raw), !l->loose);
 }
 
 void

@@ -36,6 +36,7 @@ struct accum_list {
 	struct buf raw;
 	size_t n;
 	bool seen;
+	bool loose; /* not all is known to be strict JSON: jwrite looks */
 };
 
 struct accum_ids {
@@ -89,9 +90,9 @@ int accum_text_decode(const struct accum_text *t, struct buf *out,
 /* Writes it as a JSON string; broken characters are counted by w. */
 void accum_text_write(const struct accum_text *t, struct jwrite *w);
 
-/* One element, as written. */
+/* One element, as written; strict: jwrite would copy it as it stands. */
 void accum_list_add(struct accum_hold *h, struct accum_list *l,
-    struct view element);
+    struct view element, bool strict);
 /* All elements of the array at the cursor, which is consumed. */
 int accum_list_scan(struct accum_hold *h, struct accum_list *l,
     struct jscan *s) must_check;

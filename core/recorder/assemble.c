@@ -109,6 +109,7 @@ assemble_clear(struct assemble *a)
 	buf_clear(&a->error);
 	accum_ids_clear(&a->prompt_ids);
 	accum_ids_clear(&a->top_ids);
+	repeat_clear(&a->repeat);
 	*a = (struct assemble){ 0 };
 }
 
@@ -182,15 +183,23 @@ static int
 scan_text(struct assemble *a, struct jscan *s, struct accum_text *t, bool again)
 {
 	struct jscan_span v;
+	size_t used = a->hold.used;
 	int rc = jscan_skip(s, &v);
 
 	if (rc != 0)
 		return rc;
-	if (again)
+	if (again) {
 		accum_text_rewind(&a->hold, t);
+		repeat_odd(&a->repeat);
+	}
 	accum_text_mark(t);
-	if (v.kind == JSCAN_STRING)
-		accum_text_add(&a->hold, t, jscan_text(s, &v));
+	if (v.kind != JSCAN_STRING)
+		return 0;
+	accum_text_add(&a->hold, t, jscan_text(s, &v));
+	if (!again)
+		repeat_value(&a->repeat, REPEAT_TEXT,
+		    (union repeat_target){ .text = t }, &v,
+		    a->hold.used - used);
 	return 0;
 }
 
@@ -278,11 +287,19 @@ scan_function(struct assemble *a, struct jscan *s, struct assemble_choice *c)
 static int
 scan_ids(struct assemble *a, struct jscan *s, struct accum_ids *ids)
 {
-	struct jscan_span v;
+	struct jscan_span v = { .kind = jscan_peek(s), .start = s->pos };
+	size_t used = a->hold.used;
+	int rc;
 
 	if ((a->keep & ASSEMBLE_IDS) == 0)
 		return jscan_skip(s, &v);
-	return accum_ids_scan(&a->hold, ids, s);
+	rc = accum_ids_scan(&a->hold, ids, s);
+	v.end = s->pos;
+	if (rc == 0 && v.kind == JSCAN_ARRAY)
+		repeat_value(&a->repeat, REPEAT_IDS,
+		    (union repeat_target){ .ids = ids }, &v,
+		    a->hold.used - used);
+	return rc;
 }
 
 /* The ids of the prompt come once; some servers repeat them. */
@@ -291,9 +308,9 @@ scan_prompt_ids(struct assemble *a, struct jscan *s)
 {
 	struct jscan_span v;
 
-	if (a->prompt_ids.n > 0)
+	if (a->prompt_ids.n > 0 || (a->keep & ASSEMBLE_IDS) == 0)
 		return jscan_skip(s, &v);
-	return scan_ids(a, s, &a->prompt_ids);
+	return accum_ids_scan(&a->hold, &a->prompt_ids, s);
 }
 
 static int
@@ -303,6 +320,13 @@ scan_delta_member(struct assemble *a, struct jscan *s,
 	struct jscan_span v;
 	int k = accum_key(s, key, delta_keys);
 	bool again = twice(a, seen, k);
+	enum jscan_kind kind = jscan_peek(s);
+
+	if ((k == DELTA_CONTENT && kind == JSCAN_ARRAY) ||
+	    ((k == DELTA_DETAILS || k == DELTA_TOOL_CALLS ||
+		 k == DELTA_FUNCTION) &&
+		kind != JSCAN_NULL))
+		repeat_odd(&a->repeat);
 
 	switch (k) {
 	case DELTA_ROLE:
@@ -356,11 +380,22 @@ scan_delta(struct assemble *a, struct jscan *s, struct assemble_choice *c)
 static int
 scan_logprobs(struct assemble *a, struct jscan *s, struct assemble_choice *c)
 {
+	size_t n = c->logps.entries.n, others = c->logps.refusal.n;
+	size_t used = a->hold.used;
 	struct jscan_span v;
+	int rc;
 
 	if ((a->keep & ASSEMBLE_LOGPROBS) == 0)
 		return jscan_skip(s, &v);
-	return logps_scan(&a->hold, &c->logps, s);
+	rc = logps_scan(&a->hold, &c->logps, s);
+	if (c->logps.refusal.n != others)
+		repeat_odd(&a->repeat);
+	/* without just one entry the bound tells */
+	if (rc == 0 && c->logps.entries.n == n + 1)
+		repeat_value(&a->repeat, REPEAT_ENTRY,
+		    (union repeat_target){ .logps = &c->logps }, &c->logps.last,
+		    a->hold.used - used);
+	return rc;
 }
 
 static int
@@ -377,6 +412,7 @@ scan_choice_member(struct assemble *a, struct jscan *s,
 	case CHOICE_DELTA:
 		return scan_delta(a, s, c);
 	case CHOICE_MESSAGE:
+		repeat_odd(&a->repeat);
 		/* at the end of a stream it would say everything again */
 		if (!a->in_unary && c->delta_seen)
 			return jscan_skip(s, &v);
@@ -547,16 +583,25 @@ scan_top(struct assemble *a, struct view text)
 void
 assemble_event(struct assemble *a, struct view data)
 {
+	int rc;
+
 	a->events++;
 	a->in_unary = false;
-	if (scan_top(a, data) != 0)
+	if (repeat_event(&a->repeat, &a->hold, data))
+		return;
+	repeat_begin(&a->repeat, &a->hold);
+	rc = scan_top(a, data);
+	if (rc != 0)
 		a->findings |= FINDING_BAD_JSON;
+	else
+		repeat_end(&a->repeat, &a->hold, data);
 }
 
 void
 assemble_body(struct assemble *a, struct view body)
 {
 	a->in_unary = true;
+	repeat_begin(&a->repeat, &a->hold);
 	if (scan_top(a, body) != 0)
 		a->findings |= FINDING_BAD_JSON;
 }

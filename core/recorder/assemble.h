@@ -7,6 +7,7 @@
 
 #include "recorder/accum.h"
 #include "recorder/logps.h"
+#include "recorder/repeat.h"
 #include "recorder/toolcall.h"
 
 enum { ASSEMBLE_CHOICES_MAX = 128 };
@@ -59,6 +60,7 @@ struct assemble {
 	struct buf error; /* the first error object, as written */
 	struct accum_ids prompt_ids, top_ids;
 	bool in_unary; /* reading a whole reply */
+	struct repeat repeat;
 	uint32_t findings; /* FINDING_* */
 	size_t events;
 	bool completed; /* every choice has its finish_reason */

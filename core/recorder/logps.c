@@ -7,6 +7,7 @@
 
 struct entry {
 	struct jscan_span token, value, id;
+	bool strict; /* all of it can be copied as it stands */
 };
 
 enum { ENTRY_TOKEN, ENTRY_LOGPROB, ENTRY_ID, ENTRY_TOKEN_ID };
@@ -48,6 +49,46 @@ entry_scan(struct jscan *s, struct entry *e)
 	return rc;
 }
 
+static struct jscan_span
+span_of(const struct jscan *s, struct view v, enum jscan_kind kind)
+{
+	struct jscan_span span = { .kind = JSCAN_NONE };
+
+	if (v.n == 0)
+		return span;
+	span.kind = kind;
+	span.start = (size_t)(v.p - s->p);
+	span.end = span.start + v.n;
+	return span;
+}
+
+static void
+entry_of(const struct jscan *s, const struct jtoken *t, struct entry *e)
+{
+	e->token = span_of(s, t->token, JSCAN_STRING);
+	e->value = span_of(s, t->logprob, JSCAN_NUMBER);
+	e->id = span_of(s, t->id, JSCAN_NUMBER);
+	e->strict = t->plain;
+}
+
+/* An entry as most servers send it; false: the cursor stays, look closer. */
+static bool
+entry_quick(struct jscan *s, struct entry *e)
+{
+	const uint8_t *p = (const uint8_t *)s->p;
+	const uint8_t *end;
+	struct jtoken t;
+
+	if (s->depth > JSCAN_MAX_DEPTH - JTOKEN_DEPTH)
+		return false;
+	end = jtoken_end(p + s->pos, p + s->n, &t);
+	if (end == NULL)
+		return false;
+	s->pos = (size_t)(end - p);
+	entry_of(s, &t, e);
+	return true;
+}
+
 static void
 add_value(struct accum_hold *h, struct logps *l, const struct jscan *s,
     const struct jscan_span *v)
@@ -59,10 +100,10 @@ add_value(struct accum_hold *h, struct logps *l, const struct jscan *s,
 	if (v->kind != JSCAN_NUMBER || jscan_double(s, v, &d) != 0 ||
 	    !isfinite(d)) {
 		l->nonfinite++;
-		accum_list_add(h, &l->values, VIEW("null"));
+		accum_list_add(h, &l->values, VIEW("null"), true);
 		return;
 	}
-	accum_list_add(h, &l->values, jscan_raw(s, v));
+	accum_list_add(h, &l->values, jscan_raw(s, v), true);
 	l->min = l->valued == 0 || d < l->min ? d : l->min;
 	l->sum += d;
 	l->valued++;
@@ -82,12 +123,14 @@ text_id(struct view token, uint64_t *id)
 
 static void
 entry_add(struct accum_hold *h, struct logps *l, const struct jscan *s,
-    const struct entry *e)
+    const struct jscan_span *v, const struct entry *e)
 {
 	uint64_t id;
 
+	accum_list_add(h, &l->entries, jscan_raw(s, v), e->strict);
 	if (e->token.kind == JSCAN_STRING) {
-		accum_list_add(h, &l->tokens, jscan_raw(s, &e->token));
+		accum_list_add(h, &l->tokens, jscan_raw(s, &e->token),
+		    e->strict);
 		if (text_id(jscan_text(s, &e->token), &id))
 			accum_ids_add(h, &l->text_ids, (uint32_t)id);
 	}
@@ -98,6 +141,16 @@ entry_add(struct accum_hold *h, struct logps *l, const struct jscan *s,
 		accum_ids_add(h, &l->ids, (uint32_t)id);
 	else
 		l->ids.bad = true;
+}
+
+void
+logps_add(struct accum_hold *h, struct logps *l, const struct jscan *s,
+    const struct jscan_span *v, const struct jtoken *t)
+{
+	struct entry e;
+
+	entry_of(s, t, &e);
+	entry_add(h, l, s, v, &e);
 }
 
 static int
@@ -123,14 +176,14 @@ entries_scan(struct accum_hold *h, struct logps *l, struct jscan *s)
 		}
 		e = (struct entry){ .token = { 0 } };
 		from = s->pos;
-		rc = entry_scan(s, &e);
+		rc = entry_quick(s, &e) ? 0 : entry_scan(s, &e);
 		if (rc != 0)
 			return rc;
 		if (h->over)
 			continue;
-		accum_list_add(h, &l->entries,
-		    view_of(s->p + from, s->pos - from));
-		entry_add(h, l, s, &e);
+		l->last =
+		    (struct jscan_span){ JSCAN_OBJECT, from, s->pos, false };
+		entry_add(h, l, s, &l->last, &e);
 	}
 	return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef SP_RECORDER_LOGPS_H
 #define SP_RECORDER_LOGPS_H
 
+#include "json/jtoken.h"
 #include "recorder/accum.h"
 
 struct logps {
@@ -16,6 +17,7 @@ struct logps {
 	size_t nonfinite; /* sampled ones that are NaN, infinite or null */
 	size_t zeros, positive;
 	double min, sum;
+	struct jscan_span last; /* the newest entry, in the text it came in */
 	/* where logps_write() put the entries, in the writer's buffer */
 	size_t written_at, written_n;
 };
@@ -28,6 +30,9 @@ struct logps {
  */
 int logps_scan(struct accum_hold *h, struct logps *l,
     struct jscan *s) must_check;
+/* An entry that jtoken_end() followed, at v of the text of s. */
+void logps_add(struct accum_hold *h, struct logps *l, const struct jscan *s,
+    const struct jscan_span *v, const struct jtoken *t);
 /* The object as a unary reply has it, or null. */
 void logps_write(struct logps *l, struct jwrite *w);
 void logps_clear(struct logps *l);

@@ -28,38 +28,47 @@ feed(struct assemble *a, unsigned how, struct view text)
 			assemble_event(a, line);
 }
 
+/* once: no event is taken for the one before over again. */
+static void
+make_record(unsigned how, struct view text, bool once, struct buf *out)
+{
+	struct assemble a;
+	struct record r = { .session = VIEW("fuzz"),
+		.turn = 1,
+		.level = CONF_LEVEL_TOKENS,
+		.flags = how >> FLAGS_SHIFT,
+		.outcome = 1 + how % 6,
+		.request = text,
+		.body = text,
+		.meta_open = VIEW("{\"a\":1}"),
+		.assemble = &a };
+
+	assemble_init(&a, (how & SMALL) != 0 ? 512 : MAX, how & 3);
+	if (once)
+		a.repeat.misses = REPEAT_MISSES;
+	feed(&a, how, text);
+	err_assert(a.hold.used <= a.hold.max);
+	err_assert(record_write(&r, out) == 0);
+	assemble_clear(&a);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	struct buf out = BUF_INIT(64 * MAX);
+	struct buf again = BUF_INIT(64 * MAX);
 	struct view text;
-	struct assemble a;
-	unsigned how;
 
 	if (n == 0)
 		return 0;
-	how = data[0];
 	text = view_of(data + 1, n - 1);
-	{
-		struct record r = { .session = VIEW("fuzz"),
-			.turn = 1,
-			.level = CONF_LEVEL_TOKENS,
-			.flags = how >> FLAGS_SHIFT,
-			.outcome = 1 + how % 6,
-			.request = text,
-			.body = text,
-			.meta_open = VIEW("{\"a\":1}"),
-			.assemble = &a };
-
-		assemble_init(&a, (how & SMALL) != 0 ? 512 : MAX, how & 3);
-		feed(&a, how, text);
-		err_assert(a.hold.used <= a.hold.max);
-		err_assert(record_write(&r, &out) == 0);
-	}
+	make_record(data[0], text, false, &out);
+	make_record(data[0], text, true, &again);
+	err_assert(view_eq(buf_view(&out), buf_view(&again)));
 	err_assert(buf_add_char(&out, '}') == 0);
 	err_assert(jscan_valid(buf_view(&out), 0) == 0);
 	err_assert(view_find(buf_view(&out), '\n') == buf_len(&out));
-	assemble_clear(&a);
 	buf_clear(&out);
+	buf_clear(&again);
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "json/jrun.h"
 #include "json/jwrite.h"
-#include "../unit/json_peer.h"
+#include "../unit/token_peer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -85,9 +85,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct view text = view_of(data, n);
 	struct jscan_span v;
 	const char *why;
+	bool followed;
 	int rc;
 
 	why = peer_compare(text);
+	if (why == NULL)
+		why = token_compare(data, data + n, &followed);
 	if (why != NULL) {
 		fprintf(stderr, "%s\n", why);
 		abort();
