@@ -739,6 +739,7 @@ llm_call_free(struct llm_call *c)
 		--*c->shared->streams;
 	loop_timer_free(c->timer);
 	sse_clear(&c->sse);
+	llm_repeat_free(c->repeat);
 	buf_clear(&c->held);
 	buf_clear(&c->body);
 	buf_clear(&c->original);

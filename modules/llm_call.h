@@ -13,6 +13,7 @@
 #include "http/sse.h"
 #include "llm_intercept_conf.h"
 #include "llm_refusal.h"
+#include "llm_repeat.h"
 #include "llm_reply.h"
 #include "llm_request.h"
 
@@ -81,6 +82,7 @@ struct llm_call {
 	uint64_t wall_us;
 	unsigned upstream_status;
 	struct sse sse;
+	struct llm_repeat *repeat; /* owned; NULL: nothing learned */
 	struct buf held; /* unary or error body; a stream's [DONE] event */
 	struct loop_timer *timer; /* own comments, then the terminator */
 	bool request_recorded;

@@ -229,6 +229,14 @@ top_member(struct reply *r, const struct jscan_span *key, bool *gone)
 	return skip(r);
 }
 
+bool
+llm_reply_trims(const struct llm_wants *w)
+{
+	/* nothing is trimmed of what the client asked for itself */
+	return w->forced_logprobs && w->logprobs &&
+	    (w->forced_top == 0 || w->top_logprobs < w->forced_top);
+}
+
 static int
 edit(const struct llm_wants *w, struct view json, bool chunk, unsigned flags,
     struct jsplice *edits, struct llm_reply_facts *facts)
@@ -241,9 +249,7 @@ edit(const struct llm_wants *w, struct view json, bool chunk, unsigned flags,
 
 	memset(facts, 0, sizeof(*facts));
 	r.strip_logprobs = w->forced_logprobs && !w->logprobs;
-	/* nothing is trimmed of what the client asked for itself */
-	r.trim_logprobs = w->forced_logprobs && w->logprobs &&
-	    (w->forced_top == 0 || w->top_logprobs < w->forced_top);
+	r.trim_logprobs = llm_reply_trims(w);
 	r.strip_ids = w->forced_token_ids && !w->token_ids;
 	r.strip_usage = chunk && w->forced_usage;
 	jscan_init(&r.s, json, flags);

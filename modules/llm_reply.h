@@ -16,6 +16,9 @@ struct llm_reply_facts {
 	bool drop; /* holds only what the client did not ask for */
 };
 
+/* Alternatives beyond the client's number are taken out of each entry. */
+bool llm_reply_trims(const struct llm_wants *w);
+
 /*
  * Collects the removals for one JSON text of the upstream: log-probabilities,
  * token ids and usage that were asked for by us and not by the client, and

@@ -195,11 +195,33 @@ on_done_event(struct llm_call *c, const struct sse_event *e)
 	return 0;
 }
 
+/* What is taken out of an event, and what it is. */
+static int
+edit_data(struct llm_call *c, struct view data, struct llm_reply_facts *facts)
+{
+	struct jsplice *edits = &c->shared->edits;
+	int rc;
+
+	jsplice_reset(edits);
+	if (llm_repeat_edit(c->repeat, data, edits, facts))
+		return 0;
+	rc = llm_reply_edit(&c->wants, data, true, edits, facts);
+	if (rc == 0) {
+		llm_repeat_learn(&c->repeat, &c->wants, data, edits, facts);
+	} else if (rc != SP_E_NOMEM) {
+		/* no JSON object: the client's parser will tell */
+		jsplice_reset(edits);
+		memset(facts, 0, sizeof(*facts));
+		facts->useful = true;
+		rc = 0;
+	}
+	return rc;
+}
+
 /* Data of one event: recorded as it came, forwarded as the client asked. */
 static int
 on_data(struct llm_call *c, const struct sse_event *e)
 {
-	struct jsplice *edits = &c->shared->edits;
 	struct llm_reply_facts facts;
 	int rc;
 
@@ -208,22 +230,16 @@ on_data(struct llm_call *c, const struct sse_event *e)
 	if (view_starts(view_trim(e->data), VIEW("[DONE]")))
 		return on_done_event(c, e);
 	llm_call_record(c, MESSAGE_DATA_EVENT, e->data);
-	jsplice_reset(edits);
-	rc = llm_reply_edit(&c->wants, e->data, true, edits, &facts);
-	if (rc == SP_E_NOMEM)
+	rc = edit_data(c, e->data, &facts);
+	if (rc != 0)
 		return rc;
-	if (rc != 0) { /* no JSON object: the client's parser will tell */
-		jsplice_reset(edits);
-		memset(&facts, 0, sizeof(facts));
-		facts.useful = true;
-	}
 	c->useful |= facts.useful;
 	c->finish_seen |= facts.finish;
 	c->logprobs_seen |= facts.logprobs;
 	if (facts.drop)
 		return 0;
 	rc = c->useful ? send_held(c) : 0;
-	return rc != 0 ? rc : send_edited(c, e, edits);
+	return rc != 0 ? rc : send_edited(c, e, &c->shared->edits);
 }
 
 /* llama.cpp of old: `error: {...}` becomes an event; case A14. */
