@@ -16,6 +16,16 @@ chain_zero(char hash[DIGEST_HEX + 1])
 	hash[DIGEST_HEX] = '\0';
 }
 
+static int
+add_hash(struct buf *line, const char *key, const char *hash, struct view end)
+{
+	int rc = buf_add(line, key, KEY_BYTES);
+
+	if (rc == 0)
+		rc = buf_add(line, hash, DIGEST_HEX);
+	return rc != 0 ? rc : buf_add_view(line, end);
+}
+
 int
 chain_close(struct buf *line, struct chain_link *link)
 {
@@ -26,12 +36,12 @@ chain_close(struct buf *line, struct chain_link *link)
 	rc = buf_reserve(line, CHAIN_END + 1);
 	if (rc != 0)
 		return rc;
-	rc = buf_printf(line, "%s%s\"", prev_key, link->prev);
+	rc = add_hash(line, prev_key, link->prev, VIEW("\""));
 	if (rc == 0)
 		rc = digest_sha256(buf_view(line), digest);
 	if (rc == 0) {
 		digest_hex(digest, sizeof(digest), link->hash);
-		rc = buf_printf(line, "%s%s\"}\n", hash_key, link->hash);
+		rc = add_hash(line, hash_key, link->hash, VIEW("\"}\n"));
 	}
 	if (rc != 0)
 		buf_truncate(line, before);

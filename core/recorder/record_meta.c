@@ -245,39 +245,61 @@ write_seen(struct record *r, struct jwrite *w)
 	jwrite_bool(w, r->trainable);
 }
 
-/*
- * The reactor's members.  It may have been taken over: each is copied as a
- * strict value, under a name that is not ours and not there already.
- */
-static void
-write_given(struct jwrite *w, struct view meta, struct view later)
-{
-	struct jscan_span key, v, last;
+struct given {
 	struct jscan s;
-	char name[129];
-	size_t n = 0;
+	struct jscan_span key[META_MEMBERS_MAX], value[META_MEMBERS_MAX];
+	size_t n;
+};
 
+static void
+read_given(struct given *g, struct view meta)
+{
+	g->n = 0;
 	if (meta.n == 0)
 		return;
-	jscan_init(&s, meta, 0);
-	if (jscan_enter(&s) != 0)
+	jscan_init(&g->s, meta, 0);
+	if (jscan_enter(&g->s) != 0)
 		return;
-	while (n++ < META_MEMBERS_MAX && jscan_member(&s, &key) == 1) {
-		struct view k = jscan_text(&s, &key);
-
-		if (jscan_skip(&s, &v) != 0)
+	while (g->n < META_MEMBERS_MAX &&
+	    jscan_member(&g->s, &g->key[g->n]) == 1) {
+		if (jscan_skip(&g->s, &g->value[g->n]) != 0)
 			return;
-		if (key.escaped || k.n == 0 || k.n >= sizeof(name) ||
-		    accum_key(&s, &key, own_keys) >= 0)
-			continue;
-		if (jscan_find(meta, k, &last) != 1 || last.start != v.start)
-			continue;
-		if (later.n > 0 && jscan_find(later, k, &last) == 1)
+		g->n++;
+	}
+}
+
+/* A member of that name, from one on. */
+static bool
+has_given(const struct given *g, size_t from, struct view name)
+{
+	for (; from < g->n; from++)
+		if (jscan_is(&g->s, &g->key[from], name))
+			return true;
+	return false;
+}
+
+/*
+ * The reactor's members.  It may have been taken over: each is copied as a
+ * strict value, under a name that is not ours and does not come later.
+ */
+static void
+write_given(struct jwrite *w, const struct given *g, const struct given *later)
+{
+	char name[129];
+	size_t i;
+
+	for (i = 0; i < g->n; i++) {
+		struct view k = jscan_text(&g->s, &g->key[i]);
+
+		if (g->key[i].escaped || k.n == 0 || k.n >= sizeof(name) ||
+		    accum_key(&g->s, &g->key[i], own_keys) >= 0 ||
+		    has_given(g, i + 1, k) ||
+		    (later != NULL && has_given(later, 0, k)))
 			continue;
 		memcpy(name, k.p, k.n);
 		name[k.n] = '\0';
 		jwrite_key(w, name);
-		jwrite_scanned(w, jscan_raw(&s, &v));
+		jwrite_scanned(w, jscan_raw(&g->s, &g->value[i]));
 	}
 }
 
@@ -285,6 +307,8 @@ void
 record_meta_write(struct record *r, const struct reqinfo *q, bool partial,
     struct jwrite *w)
 {
+	struct given first, last;
+
 	jwrite_key(w, "metadata");
 	jwrite_object(w);
 	write_identity(r, w);
@@ -294,7 +318,9 @@ record_meta_write(struct record *r, const struct reqinfo *q, bool partial,
 		jwrite_key(w, "partial_response");
 		assemble_write(r->assemble, w);
 	}
-	write_given(w, r->meta_open, r->meta_end);
-	write_given(w, r->meta_end, VIEW_NONE);
+	read_given(&first, r->meta_open);
+	read_given(&last, r->meta_end);
+	write_given(w, &first, &last);
+	write_given(w, &last, NULL);
 	jwrite_end_object(w);
 }

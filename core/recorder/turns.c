@@ -394,8 +394,9 @@ is_retry(const struct turn *u)
 	struct jscan_span v;
 	struct jscan s;
 
-	if (meta.n == 0 || jscan_find(meta, VIEW("client"), &v) != 1 ||
-	    v.kind != JSCAN_OBJECT)
+	/* most have no such word at all */
+	if (view_search(meta, VIEW("stainless")) == meta.n ||
+	    jscan_find(meta, VIEW("client"), &v) != 1 || v.kind != JSCAN_OBJECT)
 		return false;
 	jscan_init(&s, meta, 0);
 	client = jscan_raw(&s, &v);
