@@ -15,6 +15,7 @@ enum {
 	CHANNEL_HEADER_BYTES = 8, /* u16 type, u16 version, u32 sequence */
 	CHANNEL_FDS_SEEN = 4, /* surplus ones that are closed by hand */
 	CHANNEL_QUEUE_FDS_MAX = 256, /* kept open by unsent messages */
+	CHANNEL_PACK_MAX = 32 * 1024, /* longer ones go alone, uncopied */
 	/* of a packed message: its header and u32 bytes of body */
 	CHANNEL_PACKED_BYTES = CHANNEL_HEADER_BYTES + 4,
 };
@@ -284,8 +285,7 @@ channel_send(struct channel *c, enum message_type type, struct view body,
 {
 	int rc = SP_OK;
 
-	if (c->packing && fd < 0 &&
-	    body.n <= MESSAGE_BULK_MAX - CHANNEL_PACKED_BYTES)
+	if (c->packing && fd < 0 && body.n <= CHANNEL_PACK_MAX)
 		return channel_put_packed(c, type, body);
 	rc = channel_send_pack(c);
 	if (rc == SP_OK)

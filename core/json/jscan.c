@@ -65,12 +65,14 @@ bad_at(struct jscan *s, const uint8_t *p, int err)
 }
 
 static inline const uint8_t *
-skip_space(const uint8_t *p, const uint8_t *end)
+skip_space(struct jscan *s, const uint8_t *p, const uint8_t *end)
 {
 	/* RFC 8259 s2; most texts have none: one comparison then */
 	while (p < end && *p <= ' ' &&
-	    (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+	    (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) {
+		s->loose = true;
 		p++;
+	}
 	return p;
 }
 
@@ -109,6 +111,8 @@ escape_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 		return p + 1;
 	if (*p != 'u')
 		return bad_at(s, p, SP_E_SYNTAX);
+	/* half of a pair, perhaps */
+	s->loose |= end - p > 1 && (p[1] | 0x20) == 'd';
 	for (p++, i = 0; i < 4; p++, i++)
 		if (p == end || hex_value(*p) < 0)
 			return bad_at(s, p, SP_E_SYNTAX);
@@ -120,7 +124,11 @@ static inline const uint8_t *
 string_end(struct jscan *s, const uint8_t *p, const uint8_t *end, bool *escaped)
 {
 	for (;;) {
-		p = jrun_string(p, end);
+		p = jrun_ascii(p, end);
+		if (p < end && *p >= 0x7f) {
+			s->loose = true;
+			p = jrun_string(p, end);
+		}
 		if (p == end)
 			return bad_at(s, p, SP_E_SYNTAX);
 		if (*p == '"')
@@ -192,6 +200,7 @@ scalar_end(struct jscan *s, const uint8_t *p, const uint8_t *end,
 	case JSCAN_NULL:
 		return word_end(s, p, end, "null");
 	case JSCAN_NONFINITE:
+		s->loose = true;
 		if (*p == 'N')
 			return word_end(s, p, end, "NaN");
 		return word_end(s, p, end,
@@ -221,10 +230,10 @@ name_end(struct jscan *s, const uint8_t *p, const uint8_t *end,
 		*key = (struct jscan_span){ JSCAN_STRING,
 			(size_t)(from - at(s, 0)), (size_t)(p - at(s, 0)),
 			escaped };
-	p = skip_space(p, end);
+	p = skip_space(s, p, end);
 	if (p == end || *p != ':')
 		return bad_at(s, p, SP_E_SYNTAX);
-	p = skip_space(p + 1, end);
+	p = skip_space(s, p + 1, end);
 	if (p == end)
 		return bad_at(s, p, SP_E_SYNTAX);
 	return p;
@@ -259,11 +268,11 @@ next_value(struct jscan *s, const uint8_t *p, const uint8_t *end, unsigned base,
 	while (*depth > base) {
 		bool object = kind_get(s, *depth - 1);
 
-		p = skip_space(p, end);
+		p = skip_space(s, p, end);
 		if (p == end)
 			return bad_at(s, p, SP_E_SYNTAX);
 		if (*p == ',') {
-			p = skip_space(p + 1, end);
+			p = skip_space(s, p + 1, end);
 			if (object)
 				return name_end(s, p, end, NULL);
 			return p < end ? p : bad_at(s, p, SP_E_SYNTAX);
@@ -278,13 +287,15 @@ next_value(struct jscan *s, const uint8_t *p, const uint8_t *end, unsigned base,
 
 /* The end of the object at p if it is a token of the common form, or NULL. */
 static inline const uint8_t *
-token_end(const uint8_t *p, const uint8_t *end, unsigned depth)
+token_end(struct jscan *s, const uint8_t *p, const uint8_t *end, unsigned depth)
 {
 	struct jtoken t;
 
 	if (depth > JSCAN_MAX_DEPTH - JTOKEN_DEPTH || !jtoken_begins(p, end))
 		return NULL;
-	return jtoken_end(p, end, &t);
+	p = jtoken_end(p, end, &t);
+	s->loose |= p != NULL && !t.plain;
+	return p;
 }
 
 /*
@@ -302,7 +313,7 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 		enum jscan_kind kind = kind_at(s, p, end);
 
 		if (kind == JSCAN_OBJECT || kind == JSCAN_ARRAY) {
-			const uint8_t *quick = token_end(p, end, depth);
+			const uint8_t *quick = token_end(s, p, end, depth);
 
 			if (quick != NULL) {
 				p = next_value(s, quick, end, base, &depth);
@@ -312,7 +323,7 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 				return bad_at(s, p, SP_E_LIMIT);
 			object = kind == JSCAN_OBJECT;
 			kind_set(s, depth++, object);
-			p = skip_space(p + 1, end);
+			p = skip_space(s, p + 1, end);
 			if (p == end)
 				return bad_at(s, p, SP_E_SYNTAX);
 			if (!object && jrun_is_digit(*p)) {
@@ -354,7 +365,7 @@ jscan_peek_slow(struct jscan *s)
 
 	if (s->err != 0)
 		return JSCAN_NONE;
-	p = skip_space(at(s, s->pos), end);
+	p = skip_space(s, at(s, s->pos), end);
 	s->pos = (size_t)(p - at(s, 0));
 	return p < end ? kind_at(s, p, end) : JSCAN_NONE;
 }
@@ -369,7 +380,7 @@ jscan_skip(struct jscan *s, struct jscan_span *out)
 
 	if (s->err != 0)
 		return s->err;
-	from = p = skip_space(at(s, s->pos), end);
+	from = p = skip_space(s, at(s, s->pos), end);
 	if (p == end) {
 		bad_at(s, p, SP_E_SYNTAX);
 		return s->err;
@@ -396,12 +407,13 @@ jscan_hop(struct jscan *s, struct jscan_span *out)
 
 	if (s->err != 0)
 		return s->err;
-	from = skip_space(at(s, s->pos), end);
+	from = skip_space(s, at(s, s->pos), end);
 	if (from == end || (*from != '{' && *from != '['))
 		return jscan_skip(s, out);
 	p = jhop_end(from, end);
 	if (p == NULL) /* that knows why */
 		return jscan_skip(s, out);
+	s->loose = true; /* for all that is known */
 	s->pos = (size_t)(p - at(s, 0));
 	if (out != NULL)
 		*out = (struct jscan_span){ *from == '{' ? JSCAN_OBJECT
@@ -418,7 +430,7 @@ jscan_enter(struct jscan *s)
 
 	if (s->err != 0)
 		return s->err;
-	p = skip_space(at(s, s->pos), end);
+	p = skip_space(s, at(s, s->pos), end);
 	if (p == end || (*p != '{' && *p != '[')) {
 		bad_at(s, p, SP_E_SYNTAX);
 		return s->err;
@@ -440,7 +452,7 @@ jscan_enter(struct jscan *s)
 static inline const uint8_t *
 next_item(struct jscan *s, const uint8_t *end, bool object)
 {
-	const uint8_t *p = skip_space(at(s, s->pos), end);
+	const uint8_t *p = skip_space(s, at(s, s->pos), end);
 
 	/* a container of the other kind, or none: the caller guessed wrong */
 	if (s->depth == 0 || kind_get(s, s->depth - 1) != object || p == end)
@@ -454,7 +466,7 @@ next_item(struct jscan *s, const uint8_t *end, bool object)
 	if (!s->first) {
 		if (*p != ',')
 			return bad_at(s, p, SP_E_SYNTAX);
-		p = skip_space(p + 1, end);
+		p = skip_space(s, p + 1, end);
 	}
 	s->first = false;
 	return p;
@@ -506,7 +518,7 @@ jscan_finish(struct jscan *s)
 
 	if (s->err != 0)
 		return s->err;
-	p = skip_space(at(s, s->pos), end);
+	p = skip_space(s, at(s, s->pos), end);
 	if (p != end || s->depth != 0) {
 		bad_at(s, p, SP_E_SYNTAX);
 		return s->err;

@@ -35,6 +35,7 @@ struct jscan {
 	unsigned flags;
 	unsigned depth;
 	bool first; /* nothing read yet in the innermost container */
+	bool loose; /* passed what jwrite_scanned() may have to change */
 	int err; /* sticky: 0 or the first error */
 	uint64_t kind_bits[JSCAN_MAX_DEPTH / 64]; /* 1: object */
 };

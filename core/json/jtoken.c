@@ -5,7 +5,11 @@
 #include "json/jtoken.h"
 #include "json/jwrite.h"
 
-enum { WORD = 8 };
+enum {
+	WORD = 8,
+	/* what usual() looks at without asking, and more */
+	USUAL_BYTES = 128,
+};
 
 /* Members of an entry, as bits. */
 enum {
@@ -183,12 +187,85 @@ member(const uint8_t *p, const uint8_t *end, bool top, struct jtoken *out,
 	return p;
 }
 
+#if JRUN_SSE2
+
+/*
+ * The commonest order of the first three members, short and plain ASCII; p is
+ * at an opening brace, and what it gives at the comma or brace behind them.
+ * NULL: of another form, or near the end.
+ */
+static inline const uint8_t *
+usual(const uint8_t *p, const uint8_t *end, struct jtoken *out)
+{
+	const __m128i quote = _mm_set1_epi8('"');
+	const __m128i slash = _mm_set1_epi8('\\');
+	const __m128i space = _mm_set1_epi8(0x20);
+	const __m128i zero = _mm_set1_epi8('0');
+	const __m128i nine = _mm_set1_epi8(9);
+	const uint8_t *from;
+	unsigned mask, n;
+	__m128i v, hit;
+
+	if (end - p < USUAL_BYTES || memcmp(p, "{\"token\"", WORD) != 0 ||
+	    memcmp(p + WORD, ":\"", 2) != 0)
+		return NULL;
+	/* the string: at most 15 bytes, and the quote */
+	from = p + WORD + 1;
+	v = _mm_loadu_si128((const __m128i *)(from + 1));
+	hit = _mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmplt_epi8(v, space));
+	hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, slash));
+	mask = (unsigned)_mm_movemask_epi8(hit);
+	if (mask == 0)
+		return NULL;
+	p = from + 1 + __builtin_ctz(mask);
+	if (*p++ != '"')
+		return NULL;
+	out->token = view_of(from, (size_t)(p - from));
+	if (memcmp(p, ",\"logpro", WORD) != 0 ||
+	    memcmp(p + WORD, "b\":", 3) != 0)
+		return NULL;
+	/* a digit, a point, at most 15 digits */
+	from = p += WORD + 3;
+	p += *p == '-';
+	if (!jrun_is_digit(p[0]) || p[1] != '.')
+		return NULL;
+	v = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)(p + 2)), zero);
+	v = _mm_cmpeq_epi8(_mm_min_epu8(v, nine), v);
+	n = (unsigned)__builtin_ctz(~(unsigned)_mm_movemask_epi8(v));
+	p += 2 + n;
+	if (n == 0 || n > 15 || memcmp(p, ",\"bytes\"", WORD) != 0 ||
+	    p[WORD] != ':')
+		return NULL;
+	out->logprob = view_of(from, (size_t)(p - from));
+	return bytes(p + WORD + 1, end);
+}
+
+#else
+
+static inline const uint8_t *
+usual(const uint8_t *p, const uint8_t *end, struct jtoken *out)
+{
+	(void)p;
+	(void)end;
+	(void)out;
+	return NULL;
+}
+
+#endif
+
 /* p is at an opening brace. */
 static inline const uint8_t *
 object(const uint8_t *p, const uint8_t *end, bool top, struct jtoken *out)
 {
+	const uint8_t *q = usual(p, end, out);
 	unsigned seen = 0, bit;
 
+	if (q != NULL && q < end && *q == '}')
+		return q + 1;
+	if (q != NULL && q < end && *q == ',') {
+		p = q;
+		seen = HAS_TOKEN | HAS_LOGPROB | HAS_BYTES;
+	}
 	do {
 		p = member(p + 1, end, top, out, &bit);
 		if (p == NULL || p == end || (seen & bit) != 0)

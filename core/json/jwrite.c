@@ -293,15 +293,16 @@ with_dot(char *text, size_t n)
 static bool
 write_millionths(struct jwrite *w, double v)
 {
-	double all = rint(v * MILLION);
+	double all = fabs(v) * MILLION;
 	char text[48], digits[20];
-	uint64_t n;
 	size_t whole, at = 0, len;
+	uint64_t n;
 
-	if (!(fabs(v) >= LEAST_PLAIN) || fabs(all) > MOST_MILLIONTHS ||
-	    all / MILLION != v)
+	if (!(fabs(v) >= LEAST_PLAIN) || !(all < MOST_MILLIONTHS))
 		return false;
-	n = (uint64_t)fabs(all);
+	n = (uint64_t)(all + 0.5);
+	if ((double)n / MILLION != fabs(v))
+		return false;
 	if (v < 0)
 		text[at++] = '-';
 	at += num_format_u64(n / MILLION, text + at);

@@ -131,7 +131,10 @@ static void
 write_request(struct record *r, const struct reqinfo *q, struct jwrite *w)
 {
 	jwrite_key(w, "request");
-	if (q->json) /* all of it was read */
+	/* all of it was read */
+	if (q->json && q->strict)
+		jwrite_raw(w, r->request);
+	else if (q->json)
 		jwrite_scanned(w, r->request);
 	else
 		jwrite_null(w);

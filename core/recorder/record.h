@@ -7,6 +7,14 @@
 #include "recorder/assemble.h"
 #include "recorder/reqinfo.h"
 
+enum { RECORD_SYSTEM_MAX = 256 * 1024 };
+
+/* The system prompt of the turn before, which most turns have as well. */
+struct record_system {
+	struct buf text; /* at most RECORD_SYSTEM_MAX; owned */
+	uint8_t sha256[DIGEST_BYTES];
+};
+
 struct record {
 	/* given */
 	struct view session; /* a checked id */
@@ -21,6 +29,7 @@ struct record {
 	struct view request; /* the forwarded body; empty: none */
 	bool request_cut; /* it did not fit the turn's memory */
 	struct digest *digest; /* of record_ask(), borrowed; NULL: none */
+	struct record_system *system; /* borrowed; NULL: none is kept */
 	uint64_t retry_of; /* the undelivered turn that it repeats; 0 none */
 	struct view body; /* of an error status */
 	struct view error; /* the reactor's word: JSON, or empty */

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "conf/conf.h"
 #include "crypt/digest.h"
@@ -32,19 +33,36 @@ write_sum(struct jwrite *w, const char *key, const uint8_t *sum)
 	jwrite_cstr(w, sum != NULL ? hex : NULL);
 }
 
-static void
-write_digest(struct jwrite *w, const char *key, struct view v)
+/* 0, or why there is no digest of the system prompt. */
+static int
+digest_system(struct record_system *kept, struct view v,
+    uint8_t out[DIGEST_BYTES])
 {
-	uint8_t d[DIGEST_BYTES];
-	char hex[DIGEST_HEX + 1];
+	int rc;
 
-	jwrite_key(w, key);
-	if (v.n == 0 || digest_sha256(v, d) != 0) {
-		jwrite_null(w);
-		return;
+	if (v.n == 0)
+		return SP_E_NOTFOUND;
+	if (kept != NULL && view_eq(buf_view(&kept->text), v)) {
+		memcpy(out, kept->sha256, DIGEST_BYTES);
+		return 0;
 	}
-	digest_hex(d, sizeof(d), hex);
-	jwrite_cstr(w, hex);
+	rc = digest_sha256(v, out);
+	if (rc != 0 || kept == NULL)
+		return rc;
+	buf_reset(&kept->text, SIZE_MAX);
+	/* without room for it the next one is hashed again */
+	if (buf_add_view(&kept->text, v) == 0)
+		memcpy(kept->sha256, out, DIGEST_BYTES);
+	return 0;
+}
+
+static void
+write_system(const struct record *r, struct view v, struct jwrite *w)
+{
+	uint8_t sum[DIGEST_BYTES];
+	bool good = digest_system(r->system, v, sum) == 0;
+
+	write_sum(w, "system_sha256", good ? sum : NULL);
 }
 
 static void
@@ -116,7 +134,7 @@ write_asked(const struct record *r, const struct reqinfo *q, struct jwrite *w)
 	if (q->max_completion_tokens.n > 0)
 		write_span_or_null(w, "max_completion_tokens",
 		    q->max_completion_tokens);
-	write_digest(w, "system_sha256", q->system);
+	write_system(r, q->system, w);
 	write_sum(w, "body_sha256", r->hashed ? r->body_sha256 : NULL);
 	write_sum(w, "prefix_sha256",
 	    r->hashed && q->prefix.n > 0 ? r->prefix_sha256 : NULL);

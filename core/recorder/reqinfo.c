@@ -169,6 +169,7 @@ reqinfo_read(struct reqinfo *r, struct view body)
 	if (jscan_peek(&s) != JSCAN_OBJECT) {
 		rc = jscan_skip(&s, &v);
 		r->json = rc == 0 && jscan_finish(&s) == 0;
+		r->strict = !s.loose;
 		return;
 	}
 	rc = jscan_enter(&s);
@@ -181,4 +182,5 @@ reqinfo_read(struct reqinfo *r, struct view body)
 		return;
 	}
 	r->json = r->object = true;
+	r->strict = !s.loose;
 }

@@ -12,6 +12,7 @@ enum { REQINFO_SAMPLING_N = 14 };
 struct reqinfo {
 	bool json; /* one JSON value */
 	bool object;
+	bool strict; /* jwrite_scanned() would copy it as it stands */
 	bool has_tools; /* a list of tools (or functions) that is not empty */
 	bool stream;
 	size_t messages_n;

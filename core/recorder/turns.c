@@ -32,6 +32,7 @@ turns_init(struct turns *t, struct store *store)
 	TAILQ_INIT(&t->done);
 	TAILQ_INIT(&t->credit);
 	buf_init(&t->line, LINE_MAX_BYTES);
+	buf_init(&t->system.text, RECORD_SYSTEM_MAX);
 	t->by_handle = hmap_new(TURNS_OPEN_MAX + 2 * TURNS_ENDED_MAX);
 	t->digest = digest_new();
 	if (t->by_handle != NULL && t->digest != NULL)
@@ -109,6 +110,7 @@ turns_clear(struct turns *t)
 	hmap_free(t->by_handle);
 	t->by_handle = NULL;
 	buf_clear(&t->line);
+	buf_clear(&t->system.text);
 	digest_free(t->digest);
 	t->digest = NULL;
 	t->open_n = t->ended_n = 0;
@@ -415,6 +417,7 @@ ask(struct turns *t, struct turn *u)
 	struct record *r = &u->result;
 
 	r->digest = t->digest;
+	r->system = &t->system;
 	record_ask(r);
 	if (r->hashed && u->trace != NULL && is_retry(u))
 		r->retry_of = trace_find_request(u->trace, r->body_sha256);
@@ -467,6 +470,7 @@ write_turn(struct turns *t, struct turn *u)
 		turn_filed(t, u);
 	r->assemble = NULL;
 	r->digest = NULL;
+	r->system = NULL;
 	r->asked = (struct reqinfo){ .json = false };
 	r->request = r->meta_open = r->meta_end = r->error = r->body =
 	    VIEW_NONE;

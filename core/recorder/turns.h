@@ -57,6 +57,7 @@ struct turns {
 	size_t refused_n; /* that the reactor may have to be told of */
 	struct buf line; /* the record being written */
 	struct digest *digest; /* of requests */
+	struct record_system system;
 	uint64_t memory_max; /* of the process; 0 no bound */
 	size_t full_bytes; /* not 0: a record of that size found no room */
 };

@@ -22,6 +22,16 @@ check_line(struct view v)
 	err_assert(view_search(v, VIEW("\xc2\x85")) == v.n);
 }
 
+/* Nothing was passed that is not strict JSON on one line. */
+static bool
+is_tight(struct view text)
+{
+	struct jscan s;
+
+	jscan_init(&s, text, JSCAN_ALLOW_NONFINITE);
+	return jscan_skip(&s, NULL) == 0 && jscan_finish(&s) == 0 && !s.loose;
+}
+
 static void
 fuzz_span(struct view text)
 {
@@ -37,6 +47,8 @@ fuzz_span(struct view text)
 	err_assert(jwrite_finish(&w) == rc);
 	if (rc == 0) {
 		check_line(buf_view(&once));
+		if (is_tight(text))
+			err_assert(view_eq(buf_view(&once), text));
 		jwrite_init(&w, &twice);
 		jwrite_span(&w, buf_view(&once));
 		err_assert(jwrite_finish(&w) == 0 && w.replaced == 0);

@@ -377,14 +377,19 @@ static void
 test_full_pack(void)
 {
 	static char body[MESSAGE_BULK_MAX];
-	const size_t room = MESSAGE_BULK_MAX - 12;
+	const size_t room = MESSAGE_BULK_MAX - 12, part = 30000;
 	struct channel_msg m;
 	struct channel *c = packing();
 	size_t size, small = 5;
-	int less;
+	int i, less;
 
 	for (less = -1; less <= 1; less++) {
-		size = room - (12 + small) + (size_t)less;
+		size = room - 4 * (12 + part) - (12 + small) + (size_t)less;
+		body[0] = 9;
+		for (i = 0; i < 4; i++)
+			tap_is_int(channel_send(c, MESSAGE_TURN_DATA,
+				       view_of(body, part), -1),
+			    SP_OK, "most of it");
 		body[0] = 1;
 		tap_is_int(channel_send(c, MESSAGE_TURN_DATA,
 			       view_of(body, size), -1),
@@ -396,7 +401,8 @@ test_full_pack(void)
 		tap_is_int(channel_recv(a, &m), less == 1 ? SP_OK : SP_E_AGAIN,
 		    "the first goes when the second has no room");
 		tap_is_int((long long)channel_queued(c),
-		    less == 1 ? 12 + (long long)small : (long long)size + 29,
+		    less == 1 ? 12 + (long long)small
+			      : (long long)(4 * (12 + part) + size) + 29,
 		    "the rest waits");
 		body[0] = 3;
 		tap_is_int(channel_send(c, MESSAGE_TURN_DELIVERED,
@@ -404,8 +410,9 @@ test_full_pack(void)
 		    SP_OK, "another");
 		tap_is_int(channel_flush(c), SP_OK, "all goes");
 		tap_is_int((long long)channel_queued(c), 0, "nothing waits");
-		if (less < 1)
-			tap_ok(takes(MESSAGE_TURN_DATA, size, 1), "large");
+		for (i = less == 1; i < 4; i++)
+			tap_ok(takes(MESSAGE_TURN_DATA, part, 9), "most of it");
+		tap_ok(takes(MESSAGE_TURN_DATA, size, 1), "large");
 		tap_ok(takes(MESSAGE_TURN_DELIVERED, small, 2), "small");
 		tap_ok(takes(MESSAGE_TURN_DELIVERED, small, 3), "last");
 		tap_is_int(channel_recv(a, &m), SP_E_AGAIN, "that was all");

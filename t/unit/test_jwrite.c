@@ -238,6 +238,39 @@ test_spans(void)
 	tap_is_int(jwrite_finish(&w), SP_E_SYNTAX, "no text");
 }
 
+/* What jscan passes as tight is copied as it stands. */
+static void
+test_tight(void)
+{
+	static const struct {
+		const char *text;
+		bool tight;
+	} v[] = { { "{\"a\":[1,-2.5e3,true,null,\"\\\"\\u00e9\"]}", true },
+		{ "[]", true }, { "{\"a\": 1}", false }, { "[1]\n", false },
+		{ " 1", false }, { "[1 ,2]", false }, { "NaN", false },
+		{ "[-Infinity]", false }, { "\"\\ud83d\\ude00\"", false },
+		{ "\"\\uDEAD\"", false }, { "\"\\u0d00\"", true },
+		{ "\"\xc3\xa9\"", false }, { "\"\x7f\"", false },
+		{ "{\"\xff\":1}", false },
+		{ "[{\"token\":\"a\",\"logprob\":-1}]", true },
+		{ "[{\"token\":\"\xe2\x80\xa8\",\"logprob\":-1}]", false } };
+	struct jwrite w;
+	struct jscan s;
+	bool good;
+	size_t i;
+
+	for (i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		jscan_init(&s, view_str(v[i].text), JSCAN_ALLOW_NONFINITE);
+		good = jscan_skip(&s, NULL) == 0 && jscan_finish(&s) == 0 &&
+		    s.loose == !v[i].tight;
+		start(&w);
+		jwrite_span(&w, view_str(v[i].text));
+		good = good && jwrite_finish(&w) == 0 &&
+		    (s.loose || view_eq(buf_view(&out), view_str(v[i].text)));
+		tap_ok(good, "tight or not: %s", v[i].text);
+	}
+}
+
 static void
 double_is(double v, const char *want)
 {
@@ -309,6 +342,54 @@ test_round_trip(const char *what)
 	tap_is_int(bad, 0, what);
 }
 
+/* The fewest digits that printf needs, from 15 on. */
+static void
+shortest(double v, char text[64])
+{
+	int digits = isnormal(v) ? 15 : 1;
+
+	do
+		(void)snprintf(text, 64, "%.*g", digits, v);
+	while (digits++ < 17 && strtod(text, NULL) != v);
+}
+
+/* Millionths have a way of their own; what is next to them has not. */
+static void
+test_millionths(void)
+{
+	static const uint64_t tops[] = { 1000, 10000000, 1000000000000,
+		4000000000000000, 9000000000000000 };
+	uint64_t x = 0x9e3779b97f4a7c15u;
+	char want[64];
+	int i, bad = 0;
+
+	for (i = 0; i < 60000; i++) {
+		struct jwrite w;
+		uint64_t bits;
+		double v;
+
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		v = (double)(x % tops[i % 5]) / 1e6;
+		if (i % 7 == 0 && v > 0) {
+			memcpy(&bits, &v, sizeof(bits));
+			bits += i % 2 ? 1 : UINT64_MAX;
+			memcpy(&v, &bits, sizeof(v));
+		}
+		if (i % 11 == 0)
+			v = (double)(x % tops[i % 5]) / 1e3;
+		if (i % 3 == 0)
+			v = -v;
+		shortest(v, want);
+		start(&w);
+		jwrite_double(&w, v);
+		bad += jwrite_finish(&w) != 0 ||
+		    !view_eq(buf_view(&out), view_str(want));
+	}
+	tap_is_int(bad, 0, "millionths are written as printf would");
+}
+
 static void
 test_locale(void)
 {
@@ -368,8 +449,10 @@ main(void)
 	test_strings();
 	test_string_round_trip();
 	test_spans();
+	test_tight();
 	test_doubles();
 	test_round_trip("doubles come back");
+	test_millionths();
 	test_locale();
 	buf_clear(&out);
 	return tap_done();
