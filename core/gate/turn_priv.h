@@ -17,6 +17,8 @@ enum {
 	TURN_RECV_MAX = 64, /* messages taken in one turn of the loop */
 	TURN_WHY_MAX = 200,
 	TURN_RETRY_MS = 100,
+	TURN_LATE_MS = 2, /* that events may wait for company */
+	TURN_LATE_BYTES = 16 * 1024, /* and how much of them */
 	TURN_LAST_ROUNDS = 64, /* of a recorder that is gone */
 };
 
@@ -69,6 +71,9 @@ struct recorder {
 	struct loop_fd *fd;
 	struct loop_task *task; /* sends the batch, calls owners */
 	struct loop_timer *retry; /* for want of memory */
+	struct loop_timer *late; /* data that waited for more of it */
+	bool waiting; /* that one is set */
+	bool due; /* and it came: what there is goes */
 	bool broken; /* the channel ended: torn down by the task */
 	bool compromised; /* and what it still says is not to be believed */
 	bool accepting;

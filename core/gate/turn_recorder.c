@@ -376,6 +376,34 @@ turn_flush_channel(struct recorder *r)
 		turn_break(r);
 }
 
+/*
+ * Some events of slow streams, and nothing that anyone waits for: more of them
+ * may come, and go with them.  Each message wakes the recorder.
+ */
+static bool
+turn_may_wait(struct recorder *r)
+{
+	size_t n = buf_len(&r->batch);
+
+	if (n == 0 || n >= TURN_LATE_BYTES || r->due || !turn_link_up(r) ||
+	    channel_queued(r->channel) > 0)
+		return false;
+	if (!r->waiting)
+		loop_timer_set(r->late, TURN_LATE_MS);
+	r->waiting = true;
+	return true;
+}
+
+static void
+turn_late(void *arg)
+{
+	struct recorder *r = arg;
+
+	r->waiting = false;
+	r->due = true;
+	loop_task_post(r->task);
+}
+
 static void
 turn_task(void *arg)
 {
@@ -397,9 +425,12 @@ turn_task(void *arg)
 	}
 	turn_tell_all_lost(r);
 	turn_settle_debts(r);
-	if (turn_flush_batch(r) == SP_E_NOMEM)
-		loop_timer_set(r->retry, TURN_RETRY_MS);
-	turn_flush_channel(r);
+	if (!turn_may_wait(r)) {
+		r->due = false;
+		if (turn_flush_batch(r) == SP_E_NOMEM)
+			loop_timer_set(r->retry, TURN_RETRY_MS);
+		turn_flush_channel(r);
+	}
 	turn_want(r);
 }
 
@@ -446,7 +477,9 @@ turn_recorder_new(struct loop *l, size_t unsent_max)
 	r->handles = hmap_new(TURN_OPEN_MAX);
 	r->task = loop_task_new(l, turn_task, r);
 	r->retry = loop_timer_new(l, turn_retry, r);
+	r->late = loop_timer_new(l, turn_late, r);
 	if (r->handles == NULL || r->task == NULL || r->retry == NULL ||
+	    r->late == NULL ||
 	    buf_reserve(&r->batch, MESSAGE_BULK_MAX) != SP_OK) {
 		turn_recorder_free(r);
 		return NULL;
@@ -477,6 +510,7 @@ turn_recorder_free(struct recorder *r)
 	loop_fd_free(r->fd);
 	channel_free(r->channel);
 	loop_timer_free(r->retry);
+	loop_timer_free(r->late);
 	loop_task_free(r->task);
 	hmap_free(r->handles);
 	buf_clear(&r->batch);
