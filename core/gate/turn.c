@@ -116,15 +116,16 @@ static void
 turn_put_entry(struct turn *t, uint8_t kind, bool more, struct view v)
 {
 	struct buf *b = &t->recorder->batch;
-	int rc;
+	const size_t n = v.n;
+	/* as wire_put_*() would, for each event */
+	const uint8_t head[TURN_ENTRY_BYTES] = { (uint8_t)t->handle,
+		(uint8_t)(t->handle >> 8), (uint8_t)(t->handle >> 16),
+		(uint8_t)(t->handle >> 24), kind, more, (uint8_t)n,
+		(uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24) };
+	int rc = buf_add(b, head, sizeof(head));
 
-	rc = wire_put_u32(b, t->handle);
 	if (rc == SP_OK)
-		rc = wire_put_u8(b, kind);
-	if (rc == SP_OK)
-		rc = wire_put_u8(b, more);
-	if (rc == SP_OK)
-		rc = wire_put_bytes(b, v);
+		rc = buf_add_view(b, v);
 	/* the batch's memory was reserved when the channel was made */
 	err_assert(rc == SP_OK);
 	t->batch = t->recorder->batch_n;
