@@ -363,6 +363,7 @@ ask_place(struct llm_call *c)
 	}
 	c->ticket.decided = on_decided;
 	c->ticket.arg = c;
+	c->ticket.location = r->location;
 	return admission_enter(gate_admission(r->gate), &c->ticket, key);
 }
 

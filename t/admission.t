@@ -249,6 +249,122 @@ def test_drain(model, d):
     eq(gate.Reply(first).status, 200, "and waits for those that are in")
 
 
+PLACES = """
+upstream u {{ server {0}/v1; }}
+max_connections_per_address 2;
+server {{ listen 127.0.0.1:0; max_connections 3; max_calls 2;
+location /v1 {{ llm_intercept; upstream u; capture off; keys open;
+    max_calls 1; }}
+location /b/v1 {{ llm_intercept; upstream u; capture off; keys open; }}
+location /c/v1 {{ llm_intercept; upstream u; capture off; keys open; }}
+location /status {{ status; }} }}
+server {{ listen 127.0.0.1:0; max_connections_per_address 0;
+location /v1 {{ llm_intercept; upstream u; capture off; keys open; }}
+location /status {{ status; }} }}
+"""
+
+
+class Places(Daemon):
+    def __init__(self, url):
+        self.url = url
+        gate.Gate.__init__(self, PLACES.format(url), "access_log access;")
+        self.ports = [int(a.rsplit(":", 1)[1]) for a in self.addresses]
+
+    def dial(self, host, at=0):
+        s = socket.socket()
+        s.settimeout(gate.PATIENCE)
+        s.bind((f"127.0.0.{host}", 0))
+        s.connect(("127.0.0.1", self.ports[at]))
+        return s
+
+    def send(self, s, path="/v1", close=True):
+        s.sendall(gate.request({"model": "m", "messages": []},
+                               f"{path}/chat/completions", close=close))
+        return s
+
+    def count(self, reason):
+        return self.metric(f'calls_refused_total{{reason="{reason}"}}')
+
+    def metric(self, name):
+        self.port = self.ports[1]
+        return super().metric(name)
+
+
+def test_places():
+    """Limits of a listener, an address there, a server and a location."""
+    model = Model()
+    with Places(model.url) as d:
+        model.expect(8)
+        model.free.release(100)
+        a = [d.dial(2), d.dial(2)]
+        for s in a:
+            r = gate.Reply(d.send(s, close=False))
+            eq(r.status, 200, "an address has as many connections as it may")
+        extra = d.dial(2)
+        r = gate.Reply(d.send(extra, close=False))
+        refused(r, 429, "one more is told so")
+        eq(r.headers.get("connection"), "close", "and closed")
+        ok(r.gone(), "at once")
+        b = d.dial(3)
+        eq(gate.Reply(d.send(b, close=False)).status, 200,
+           "another address gets in")
+        refused(gate.Reply(d.send(d.dial(4))), 503,
+                "the listener has as many as it may")
+        r = gate.Reply(d.dial(4), gate.request(None, "/status"))
+        eq(r.status, 200, "but the status is told")
+        eq(gate.Reply(d.send(d.dial(4, 1))).status, 200,
+           "another listener counts apart")
+        many = [d.dial(2, 1) for _ in range(5)]
+        eq([gate.Reply(d.send(s)).status for s in many[:2]], [200] * 2,
+           "and an inner 0 takes an outer limit away")
+        b.close()
+        until(lambda: gate.Reply(d.send(d.dial(4))).status == 200,
+              "a place that was left")
+        ok(True, "a place that was left is given again")
+        ok(d.count("connections_per_address") == 1 and
+           d.count("connections") >= 1, "refusals are counted by reason")
+        # more of them than are answered are closed without a word
+        flood = [d.dial(2) for _ in range(80)]
+        closed = until(lambda: [s for s in flood if silent(s)][15:],
+                       "the rest to be closed")
+        ok(closed, "far too many are closed")
+        for s in flood + a + many:
+            s.close()
+        until(lambda: d.metric("connections_open") == 1, "all to be closed")
+    model = Model()
+    with Places(model.url) as d:
+        model.expect(4)
+        one = d.send(d.dial(2))
+        model.seen(1)
+        refused(gate.Reply(d.send(d.dial(3))), 503, "a location is full")
+        two = d.send(d.dial(3), "/b/v1")
+        model.seen(2)
+        refused(gate.Reply(d.send(d.dial(4), "/c/v1")), 503,
+                "its server is full")
+        three = d.send(d.dial(5, 1))
+        model.seen(3)
+        ok(True, "another server has places of its own")
+        eq((d.count("location_limit"), d.count("server_limit")), (1, 1),
+           "both are counted")
+        model.free.release(4)
+        eq([gate.Reply(x).status for x in (one, two, three)], [200] * 3,
+           "those in end well")
+        d.flying(0)
+        eq(gate.Reply(d.send(d.dial(3))).status, 200,
+           "and their places are given again")
+
+
+def silent(s):
+    """It was closed, with nothing said."""
+    s.setblocking(False)
+    try:
+        return s.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
 def test_many():
     """Forty clients of four addresses at a time, in the end all are served."""
     with Scripted("--delay-ms", "1") as model, \
@@ -270,6 +386,7 @@ def main():
         test_deadline(model, d)
         test_bodies(model, d)
         test_drain(model, d)
+    test_places()
     test_many()
     tap.done()
 

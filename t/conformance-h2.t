@@ -20,6 +20,7 @@ server {
     listen 127.0.0.1:0;
     header_max 8k; header_line_max 2k; header_max_n 40;
     location /health { health; }
+    location /status { status; }
     location /v1 { llm_intercept; upstream up; capture off; keys open; }
 }
 """
@@ -486,6 +487,54 @@ def interleaved(port):
     c.close()
 
 
+def resets(n):
+    return b"".join(opened(i) + frame(RST, 0, i, u32(CANCEL))
+                    for i in range(1, 2 * n, 2))
+
+
+BIG = [("x-big-%d" % i, "v" * 8000) for i in range(8)]
+FLOODS = {
+    "settings": settings() * 300,
+    "ping": frame(PING, 0, 0, b"12345678") * 3000,
+    "priority": frame(PRIORITY, 0, 3, PRIO5) * 3000,
+    "window_update": frame(WINDOW, 0, 0, u32(1)) * 3000,
+    "empty_data": opened() + frame(DATA, 0, 1) * 3000,
+    "reset": resets(400),
+    "headers": headers(1, fields("GET", "/health", *BIG[:1]), 0) + b"".join(
+        frame(CONTINUATION, 0, 1, h2.block(BIG[:1])) for _ in range(40)),
+    "other": frame(0xfa, 0, 0, bytes(16384)) * 600,
+}
+
+
+def metrics(g):
+    r = g.get("/status", headers=[("Accept", "text/plain")])
+    return dict(x.rsplit(" ", 1) for x in r.body.decode().splitlines()
+                if x.startswith("sallyport_http2_"))
+
+
+def floods(g):
+    """Each kind of flood ends its connection, is counted, and harms nobody."""
+    for kind, data in FLOODS.items():
+        c = h2.Client(g.port)
+        c.send(data)
+        got = c.frames(lambda f: f.kind == GOAWAY)
+        tap.ok(got and got[-1].kind == GOAWAY and got[-1].code == CALM,
+               f"10.5 {kind}: ENHANCE_YOUR_CALM", got[-3:])
+        c.close()
+        tap.eq(metrics(g)[f'sallyport_http2_floods_total{{kind="{kind}"}}'],
+               "1", "and it is counted as what it was")
+    tap.ok(int(metrics(g)["sallyport_http2_resets_total"]) > 200,
+           "resets are counted")
+    c = h2.Client(g.port)
+    c.send(opened(1), opened(3))
+    tap.ok(c.alive(), "a client that behaves is served")
+    gate.until(lambda: metrics(g)["sallyport_http2_connections"] == "1",
+               "the others to be closed")
+    tap.eq(metrics(g)["sallyport_http2_streams"], "2",
+           "its connection and streams are counted")
+    c.close()
+
+
 def main():
     tap.ok(len(CASES) > 100, f"{len(CASES)} cases")
     with gate.Gate(CONF) as g:
@@ -500,6 +549,8 @@ def main():
             c.close()
         r = g.get("/health")
         tap.eq(r.status, 200, "and the gate is still there")
+    with gate.Gate(CONF) as g:
+        floods(g)
     tap.done()
 
 

@@ -354,6 +354,13 @@ server {{ listen 127.0.0.1:0 ssl; server_name b.example;
         c = Client(port, tls, name)
         eq(c.ask("GET", path, [f"Host: {name}:{port}"])[0], 200,
            f"{name}: its certificate and its locations")
+    plain = Client(d.ports[0])
+    reply = plain.ask("GET", "/health", ["Host: a.example"])
+    error_is(reply, 400, "bad_request", "plain HTTP on a TLS port")
+    ok(b"plain HTTP request was sent to HTTPS port" in reply[2],
+       "is told what it is", reply)
+    plain.s.settimeout(60)
+    eq(plain.s.recv(1), b"", "and the connection ends")
     error_is(c.ask("GET", "/health", ["Host: a.example"]), 404,
              "unknown_url", "and not another listener's")
     eq(d.end(), 0, "exit status")

@@ -138,6 +138,8 @@ struct conf_limits {
 	uint64_t header_line_max_bytes;
 	uint64_t header_max_bytes;
 	uint64_t header_max_n;
+	uint64_t max_connections; /* of a listener; 0 no limit */
+	uint64_t max_connections_per_address; /* likewise, there */
 	uint64_t output_buffer_bytes; /* reply bytes queued before the upstream
 					 is paused */
 };
@@ -149,6 +151,7 @@ struct conf_location {
 	struct conf_server *server;
 	struct conf_limits limits;
 	const struct conf_module *handler;
+	uint64_t max_calls; /* in flight; 0 no limit */
 	struct conf_secret *token; /* NULL: none asked */
 	void *module_conf[CONF_MODULES_MAX]; /* by index in conf_modules */
 };
@@ -165,6 +168,7 @@ struct conf_server {
 	struct conf_list server_names;
 	struct conf_secret *certificate; /* PEM chain */
 	struct conf_secret *certificate_key; /* PEM */
+	uint64_t max_calls; /* in flight, over its locations; 0 no limit */
 	struct conf_limits limits;
 	struct conf_location **locations;
 	size_t locations_n;

@@ -105,6 +105,28 @@ const struct conf_directive core_conf_limits[] = {
 	    .def = "100",
 	    .args = "NUMBER",
 	    .doc = "Most header fields of a request." },
+	{ .name = "max_connections",
+	    .scopes = OUTER,
+	    .type = CONF_NUMBER,
+	    .flags = CONF_INHERITS,
+	    .offset = LIMIT(max_connections),
+	    .max = 1000000,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "Most connections at once at each address that the server "
+		   "listens on; 0 sets\nno limit.\nRequests on one too many "
+		   "get 503.\nOf servers that share an address the first "
+		   "counts." },
+	{ .name = "max_connections_per_address",
+	    .scopes = OUTER,
+	    .type = CONF_NUMBER,
+	    .flags = CONF_INHERITS,
+	    .offset = LIMIT(max_connections_per_address),
+	    .max = 1000000,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "The same of each client's address (of IPv6 ones: of each "
+		   "/64).\nRequests on one too many get 429." },
 	{ .name = "output_buffer",
 	    .scopes = ALL,
 	    .type = CONF_SIZE,

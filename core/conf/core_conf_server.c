@@ -402,6 +402,16 @@ const struct conf_directive core_conf_server[] = {
 	    .offset = SRV(certificate_key),
 	    .args = "SECRET",
 	    .doc = "The certificate's private key, PEM." },
+	{ .name = "max_calls",
+	    .scopes = CONF_SERVER,
+	    .type = CONF_NUMBER,
+	    .offset = SRV(max_calls),
+	    .max = 1000000,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "Most model calls of this server in flight, beside the "
+		   "limit on all; 0 sets no\nlimit.\nPast it they get 503 at "
+		   "once; those that wait count." },
 	{ .name = "location",
 	    .scopes = CONF_SERVER | CONF_INSIDE,
 	    .type = CONF_BLOCK,
@@ -416,6 +426,14 @@ const struct conf_directive core_conf_server[] = {
 };
 
 const struct conf_directive core_conf_location[] = {
+	{ .name = "max_calls",
+	    .scopes = CONF_LOCATION,
+	    .type = CONF_NUMBER,
+	    .offset = LOC(max_calls),
+	    .max = 1000000,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "The same of this location." },
 	{ .name = "token",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_SECRET,

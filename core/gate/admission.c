@@ -2,12 +2,16 @@
 
 #include "gate/admission.h"
 
+#include <stdio.h>
+
 #include "base/hmap.h"
 #include "base/mem.h"
+#include "gate/quota.h"
 
 enum {
 	KEYS_MAX = 16 * 1024 * 1024, /* never reached: a key has a call */
 	CLASSES = 64, /* of keys by what they have in the queue: powers of 2 */
+	PLACE_NAME_MAX = 32,
 	BATCH = 256, /* decisions in one turn of the loop */
 };
 
@@ -30,6 +34,7 @@ struct admission_key {
 struct admission {
 	struct loop *loop;
 	struct hmap *keys;
+	struct quota *quota; /* calls of servers and locations */
 	struct key_list ring; /* keys whose next call only wants a place */
 	struct key_list classes[CLASSES];
 	struct ticket_list waiting; /* all, oldest first */
@@ -114,6 +119,39 @@ key_sort(struct admission *a, struct admission_key *k)
 	k->class = class;
 }
 
+/* ---- servers and locations ------------------------------------------------ */
+
+/* Servers and locations by what they are called: a reload changes nothing. */
+static enum admission_word
+enter_place(struct admission *a, struct admission_ticket *t)
+{
+	const struct conf_location *l = t->location;
+	char name[PLACE_NAME_MAX];
+	int n, rc;
+
+	if (l == NULL)
+		return ADMISSION_NOW;
+	n = snprintf(name, sizeof(name), "%u", l->server->index);
+	rc = quota_take(a->quota, view_of(name, (size_t)n),
+	    l->server->max_calls, &t->of_server);
+	if (rc != SP_OK)
+		return rc == SP_E_LIMIT ? ADMISSION_SERVER : ADMISSION_NOMEM;
+	n = snprintf(name, sizeof(name), "%u/%u", l->server->index, l->index);
+	rc = quota_take(a->quota, view_of(name, (size_t)n), l->max_calls,
+	    &t->of_location);
+	if (rc != SP_OK)
+		return rc == SP_E_LIMIT ? ADMISSION_LOCATION : ADMISSION_NOMEM;
+	return ADMISSION_NOW;
+}
+
+static void
+leave_place(struct admission_ticket *t)
+{
+	quota_give(t->of_server);
+	quota_give(t->of_location);
+	t->of_server = t->of_location = NULL;
+}
+
 /* ---- the queue ------------------------------------------------------------ */
 
 static void
@@ -194,6 +232,7 @@ refuse_waiting(struct admission *a, struct admission_ticket *t,
 	enum admission_word w = key_has_room(a, t->key) ? of_all : of_key;
 
 	key_drop_unused(a, dequeue(a, t));
+	leave_place(t);
 	a->stats.refused[w]++;
 	t->decided(t->arg, w);
 }
@@ -277,9 +316,11 @@ admission_new(struct loop *l)
 	for (i = 0; i < CLASSES; i++)
 		TAILQ_INIT(&a->classes[i]);
 	a->keys = hmap_new(KEYS_MAX);
+	a->quota = quota_new();
 	a->timer = loop_timer_new(l, on_timer, a);
 	a->task = loop_task_new(l, on_task, a);
-	if (a->keys == NULL || a->timer == NULL || a->task == NULL) {
+	if (a->keys == NULL || a->quota == NULL || a->timer == NULL ||
+	    a->task == NULL) {
 		admission_free(a);
 		return NULL;
 	}
@@ -293,6 +334,7 @@ admission_free(struct admission *a)
 		return;
 	err_assert(a->stats.in == 0 && a->stats.waiting == 0);
 	hmap_free(a->keys);
+	quota_free(a->quota);
 	loop_timer_free(a->timer);
 	loop_task_free(a->task);
 	mem_free(a);
@@ -338,9 +380,8 @@ refuse(struct admission *a, struct admission_key *k, enum admission_word w)
 	return w;
 }
 
-enum admission_word
-admission_enter(struct admission *a, struct admission_ticket *t,
-    struct view key)
+static enum admission_word
+enter_queue(struct admission *a, struct admission_ticket *t, struct view key)
 {
 	struct admission_key *k = key_get(a, key);
 	struct admission_ticket *other;
@@ -370,12 +411,28 @@ admission_enter(struct admission *a, struct admission_ticket *t,
 	return ADMISSION_HELD;
 }
 
+enum admission_word
+admission_enter(struct admission *a, struct admission_ticket *t,
+    struct view key)
+{
+	enum admission_word w = enter_place(a, t);
+
+	if (w == ADMISSION_NOW)
+		w = enter_queue(a, t, key);
+	else
+		a->stats.refused[w]++;
+	if (w > ADMISSION_HELD)
+		leave_place(t);
+	return w;
+}
+
 void
 admission_leave(struct admission_ticket *t)
 {
 	struct admission *a = t->admission;
 	struct admission_key *k = t->key;
 
+	leave_place(t);
 	switch (t->state) {
 	case ADMISSION_OUT:
 		return;
@@ -399,8 +456,10 @@ admission_leave(struct admission_ticket *t)
 unsigned
 admission_status(enum admission_word w)
 {
-	return w == ADMISSION_KEY_LIMIT || w == ADMISSION_KEY_TIMEOUT ? 429
-								      : 503;
+	return w == ADMISSION_KEY_LIMIT || w == ADMISSION_KEY_TIMEOUT ||
+		w == ADMISSION_ADDRESS
+	    ? 429
+	    : 503;
 }
 
 const char *
@@ -408,7 +467,8 @@ admission_name(enum admission_word w)
 {
 	static const char *const names[] = { "now", "held", "key_limit",
 		"key_timeout", "limit", "timeout", "draining", "body_bytes",
-		"memory", "no_memory" };
+		"memory", "connections", "connections_per_address",
+		"server_limit", "location_limit", "no_memory" };
 
 	return w < ADMISSION_WORDS ? names[w] : "unknown";
 }
@@ -434,6 +494,18 @@ admission_reason(enum admission_word w)
 		[ADMISSION_BODY_BYTES] =
 		    "the gateway holds as many bytes of bodies as it may: try "
 		    "again later, or see max_body_bytes_in_flight",
+		[ADMISSION_LISTENER] =
+		    "as many connections are open here as may be: try again "
+		    "later, or see max_connections",
+		[ADMISSION_ADDRESS] =
+		    "your address has as many connections open here as it "
+		    "may: try again later, or see max_connections_per_address",
+		[ADMISSION_SERVER] =
+		    "this server has as many calls in flight as it may: try "
+		    "again later, or see its max_calls",
+		[ADMISSION_LOCATION] =
+		    "this location has as many calls in flight as it may: try "
+		    "again later, or see its max_calls",
 		[ADMISSION_MEMORY] =
 		    "the gateway holds as much memory as it may: try again "
 		    "later, or see memory_max",

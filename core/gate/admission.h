@@ -16,6 +16,7 @@
 
 struct admission; /* one in the gate */
 struct admission_key;
+struct quota_place;
 
 /* What became of a call that asked. */
 enum admission_word {
@@ -29,6 +30,10 @@ enum admission_word {
 	ADMISSION_DRAINING, /* nothing waits any more */
 	ADMISSION_BODY_BYTES, /* too much is held of bodies already */
 	ADMISSION_MEMORY, /* memory_max is near */
+	ADMISSION_LISTENER, /* its listener has its connections */
+	ADMISSION_ADDRESS, /* its address has its own there */
+	ADMISSION_SERVER, /* its server has its calls */
+	ADMISSION_LOCATION, /* its location has */
 	ADMISSION_NOMEM,
 	ADMISSION_WORDS
 };
@@ -49,6 +54,9 @@ struct admission_ticket {
 	struct admission_key *key;
 	TAILQ_ENTRY(admission_ticket) of_key; /* waiting: oldest first */
 	TAILQ_ENTRY(admission_ticket) of_all;
+	/* the caller's: whose max_calls count too; NULL: nobody's */
+	const struct conf_location *location;
+	struct quota_place *of_server, *of_location;
 	uint64_t since_ms;
 	/*
 	 * Of one that was held, once, from the loop: ADMISSION_NOW, or why it
@@ -80,7 +88,8 @@ void admission_drain(struct admission *a);
  * else could have it; else it waits.  Places go to keys in turn, within a key
  * to the oldest.  A call that finds the queue full takes the place in it of
  * the newest call of a key that has much more there than its own.
- * Parameters: t, zeroed or left, with decided and arg; key, copied.
+ * A full server or location refuses at once; those that wait count there.
+ * Parameters: t, zeroed or left, with decided, arg and location; key, copied.
  * Returns: ADMISSION_NOW, ADMISSION_HELD, or why not; t is out then.
  */
 enum admission_word admission_enter(struct admission *a,

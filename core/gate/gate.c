@@ -192,7 +192,6 @@ gate_accept(void *arg, struct listener *from, int fd)
 {
 	struct gate_port *p = arg;
 	struct gate *g = p->gate;
-	int rc;
 
 	(void)from;
 	if (gate_is_control(p->door) &&
@@ -201,10 +200,7 @@ gate_accept(void *arg, struct listener *from, int fd)
 		fd_close(&fd);
 		return;
 	}
-	rc = front_accept(g->front, fd, p->door->tls, p->id, p->door->limits);
-	if (rc != SP_OK)
-		log_warn("%s: a connection was dropped: %s", p->name,
-		    err_str(rc));
+	guest_come(p, fd);
 	if (!g->full && gate_is_full(g)) {
 		g->full = true;
 		log_warn("%llu connections are open, the most that are "
@@ -614,6 +610,7 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->drain_task = loop_task_new(g->loop, gate_on_drain_task, g);
 	g->reap = loop_task_new(g->loop, gate_on_reap, g);
 	g->access = access_new(g->loop);
+	g->quota = quota_new();
 	g->recorder = turn_recorder_new(g->loop,
 	    (size_t)conf->main.recorder_buffer_bytes);
 	if (g->recorder != NULL)
@@ -621,8 +618,8 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->admission = admission_new(g->loop);
 	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
-	    g->access == NULL || g->recorder == NULL || g->roster == NULL ||
-	    g->admission == NULL || g->front == NULL)
+	    g->access == NULL || g->quota == NULL || g->recorder == NULL ||
+	    g->roster == NULL || g->admission == NULL || g->front == NULL)
 		return SP_E_NOMEM;
 	admission_set(g->admission, &conf->main);
 	rc = gate_metrics_init(g);
@@ -699,6 +696,7 @@ gate_free(struct gate *g)
 	}
 	roster_free(g->roster);
 	admission_free(g->admission);
+	quota_free(g->quota);
 	pressure_free(g->pressure);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);

@@ -11,12 +11,18 @@ collect(void *arg)
 {
 	struct gate *g = arg;
 	struct front_stats st;
+	unsigned i;
 
 	front_stats(g->front, &st);
 	*g->connections = st.connections;
 	*g->accepted = st.accepted;
 	*g->streams = g->walks_n;
 	*g->malformed = st.malformed;
+	*g->h2[0] = st.h2_connections;
+	*g->h2[1] = st.h2_exchanges;
+	*g->h2[2] = st.h2_resets;
+	for (i = 0; i < H2_FLOODS; i++)
+		*g->h2_floods[i] = st.h2_floods[i];
 	*g->lost_lines = access_lost(g->access);
 	*g->turns_open = turn_recorder_open(g->recorder);
 	*g->backlog = turn_recorder_backlog(g->recorder);
@@ -130,6 +136,45 @@ plain(struct gate *g)
 	return metrics_on_collect(g->metrics, collect, g);
 }
 
+static int
+http2(struct gate *g)
+{
+	static const char *const kind[] = { "kind", NULL };
+	static const struct {
+		enum metrics_kind kind;
+		const char *name, *help;
+	} rows[] = {
+		{ METRICS_GAUGE, "http2_connections",
+		    "Client connections that speak HTTP/2" },
+		{ METRICS_GAUGE, "http2_streams",
+		    "Requests on them that are being served" },
+		{ METRICS_COUNTER, "http2_resets",
+		    "Streams that clients reset" },
+	};
+	struct metric *m;
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		m = metrics_register(g->metrics, rows[i].kind, rows[i].name,
+		    rows[i].help, NULL, NULL);
+		if (m == NULL)
+			return SP_E_NOMEM;
+		g->h2[i] = metrics_cell(m, NULL);
+	}
+	m = metrics_register(g->metrics, METRICS_COUNTER, "http2_floods",
+	    "HTTP/2 connections that were ended for a flood, by its kind", kind,
+	    NULL);
+	if (m == NULL)
+		return SP_E_NOMEM;
+	for (i = 0; i < H2_FLOODS; i++) {
+		struct view name =
+		    view_str(h2_server_flood_name((enum h2_flood)i));
+
+		g->h2_floods[i] = metrics_cell(m, &name);
+	}
+	return SP_OK;
+}
+
 int
 gate_metrics_init(struct gate *g)
 {
@@ -139,6 +184,8 @@ gate_metrics_init(struct gate *g)
 	if (g->metrics == NULL)
 		return SP_E_NOMEM;
 	rc = labelled(g);
+	if (rc == SP_OK)
+		rc = http2(g);
 	if (rc == SP_OK)
 		rc = plain(g);
 	return rc == SP_OK ? admission_metrics(g->admission, g->metrics) : rc;

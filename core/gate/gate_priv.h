@@ -11,6 +11,7 @@
 #include "gate/gate.h"
 #include "gate/metrics.h"
 #include "gate/pressure.h"
+#include "gate/quota.h"
 #include "gate/roster.h"
 #include "gate/turn.h"
 #include "http/front.h"
@@ -35,6 +36,8 @@ struct gate_door {
 	size_t servers_n;
 	const struct conf_listen *conf; /* of the first */
 	const struct h1_limits *limits;
+	/* of a connection that is one too many: a request, and no keep-alive */
+	const struct h1_limits *short_limits;
 	struct tls_ctx *tls; /* NULL: plain */
 	struct gate_port *port; /* NULL: not handed over yet */
 };
@@ -80,6 +83,8 @@ struct gate {
 	struct admission *admission;
 	struct episode_set *episodes; /* NULL: no helper to ask */
 	struct pressure *pressure;
+	struct quota *quota; /* of connections */
+	unsigned extra_n; /* those that are one too many */
 	struct access *access;
 	struct front *front;
 	struct gate_port **ports; /* by number */
@@ -102,6 +107,7 @@ struct gate {
 	uint64_t *connections, *accepted, *streams, *malformed, *lost_lines;
 	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];
+	uint64_t *h2[3], *h2_floods[H2_FLOODS];
 	uint64_t *memory[GATE_MEMORY_PARTS], *memory_max, *memory_level;
 	uint64_t *memory_ended[2]; /* calls, connections */
 };
@@ -141,6 +147,13 @@ void walk_abort_all(struct gate *g);
 unsigned walk_shed(struct gate *g, size_t bytes);
 /* Reading may go on. */
 void walk_relieve(struct gate *g);
+
+/* ---- guest.c -------------------------------------------------------------- */
+
+/* A new connection at that port, which has a door; fd is taken. */
+void guest_come(struct gate_port *p, int fd);
+/* ADMISSION_NOW, or why the exchange's connection is one too many. */
+enum admission_word guest_word(const struct exchange *x);
 
 /* ---- memory.c ------------------------------------------------------------- */
 

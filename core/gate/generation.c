@@ -7,7 +7,11 @@
 #include "gate/gate_priv.h"
 #include "net/tls.h"
 
-enum { GENERATION_BODY_WINDOW = 256 * 1024, GENERATION_WHY_MAX = 1024 };
+enum {
+	GENERATION_BODY_WINDOW = 256 * 1024,
+	GENERATION_WHY_MAX = 1024,
+	GENERATION_SHORT_MS = 5000, /* for the head of one too many */
+};
 
 /* ---- doors ---------------------------------------------------------------- */
 
@@ -80,12 +84,31 @@ generation_tls(struct gate_door *d, struct buf *err)
 	return rc;
 }
 
+/* NULL: no memory. */
+static const struct h1_limits *
+generation_kept(struct gate *g, const struct h1_limits *want)
+{
+	struct gate_limits *l;
+
+	SLIST_FOREACH(l, &g->limits, link)
+	{
+		/* of u64 fields alone, so there is no padding to compare */
+		if (memcmp(&l->v, want, sizeof(*want)) == 0)
+			return &l->v;
+	}
+	l = mem_calloc(1, sizeof(*l));
+	if (l == NULL)
+		return NULL;
+	l->v = *want;
+	SLIST_INSERT_HEAD(&g->limits, l, link);
+	return &l->v;
+}
+
 static int
 generation_limits(struct gate *g, struct gate_door *d)
 {
 	const struct conf_limits *c = &d->servers[0]->limits;
-	struct gate_limits *l;
-	const struct h1_limits want = {
+	struct h1_limits want = {
 		.header_timeout_ms = c->client_header_timeout_ms,
 		.body_timeout_ms = c->client_body_timeout_ms,
 		.send_timeout_ms = c->send_timeout_ms,
@@ -98,21 +121,14 @@ generation_limits(struct gate *g, struct gate_door *d)
 		.body_window = GENERATION_BODY_WINDOW,
 	};
 
-	SLIST_FOREACH(l, &g->limits, link)
-	{
-		/* of u64 fields alone, so there is no padding to compare */
-		if (memcmp(&l->v, &want, sizeof(want)) == 0) {
-			d->limits = &l->v;
-			return SP_OK;
-		}
-	}
-	l = mem_calloc(1, sizeof(*l));
-	if (l == NULL)
-		return SP_E_NOMEM;
-	l->v = want;
-	SLIST_INSERT_HEAD(&g->limits, l, link);
-	d->limits = &l->v;
-	return SP_OK;
+	d->limits = generation_kept(g, &want);
+	want.keepalive_timeout_ms = 0;
+	want.keepalive_requests = 1;
+	if (want.header_timeout_ms > GENERATION_SHORT_MS)
+		want.header_timeout_ms = GENERATION_SHORT_MS;
+	d->short_limits = generation_kept(g, &want);
+	return d->limits != NULL && d->short_limits != NULL ? SP_OK
+							    : SP_E_NOMEM;
 }
 
 /* A server stands at each of its addresses. */

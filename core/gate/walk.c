@@ -601,10 +601,18 @@ walk_token(struct walk *w)
 
 /* What takes no body (status, health) is answered as long as it can be. */
 static int
-walk_memory(struct walk *w)
+walk_room(struct walk *w)
 {
-	if (!w->module->wants_body || w->r.location->server->control ||
-	    pressure_level(w->r.gate->pressure) == PRESSURE_NONE)
+	enum admission_word word = guest_word(w->x);
+
+	if (!w->module->wants_body || w->r.location->server->control)
+		return SP_OK;
+	if (word != ADMISSION_NOW) {
+		admission_refused(w->r.gate->admission, word);
+		walk_refuse(w, word);
+		return SP_E_LIMIT;
+	}
+	if (pressure_level(w->r.gate->pressure) == PRESSURE_NONE)
 		return SP_OK;
 	walk_short(w);
 	return SP_E_NOMEM;
@@ -635,7 +643,7 @@ walk_on_open(void *server, struct exchange *x)
 	LIST_INSERT_HEAD(&g->walks, w, link);
 	g->walks_n++;
 	if (walk_path(w) == SP_OK && walk_route(w) == SP_OK &&
-	    walk_token(w) == SP_OK && walk_memory(w) == SP_OK)
+	    walk_token(w) == SP_OK && walk_room(w) == SP_OK)
 		walk_step(w, walk_hook(w, GATE_HEAD));
 }
 

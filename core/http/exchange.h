@@ -71,6 +71,7 @@ struct exchange {
 	struct head_request request;
 	const char *peer; /* "192.0.2.1:4711" */
 	uint64_t connection; /* its number, for logs */
+	void *guest; /* given with the connection: front_accept() */
 	unsigned listener; /* conf_listen.index that accepted it */
 	uint64_t started_us; /* loop time when the first byte came */
 	enum exchange_state state; /* of the reply */

@@ -83,11 +83,17 @@ front_hand_over(struct front_conn *c, enum front_protocol to, struct view v)
 	buf_clear(&seen);
 }
 
+static bool
+front_is_plain(const char *why)
+{
+	return why != NULL && strcmp(why, TLSIO_PLAIN_HTTP) == 0;
+}
+
 /* The first one is worth a notice; what comes from scanners is not. */
 static void
 front_say(struct front_conn *c, const char *why)
 {
-	bool plain = why != NULL && strcmp(why, TLSIO_PLAIN_HTTP) == 0;
+	bool plain = front_is_plain(why);
 
 	if (!stream_is_tls(c->stream) || why == NULL)
 		return;
@@ -97,6 +103,35 @@ front_say(struct front_conn *c, const char *why)
 	} else {
 		log_info("TLS handshake failed: %s", why);
 	}
+}
+
+/*
+ * A client that speaks HTTP where TLS is expected is told so, in HTTP: in TLS
+ * it would understand nothing.  The rest of its request is read and dropped.
+ */
+static void
+front_answer_plain(struct front_conn *c)
+{
+	struct stream *st = c->stream;
+
+	c->stream = NULL;
+	stream_drop_tls(st);
+	/* without memory it is closed there */
+	(void)!h1_server_refuse(c->front->h1, st, c->number, c->listener,
+	    c->limits, "the plain HTTP request was sent to HTTPS port");
+}
+
+/* It is gone, or its TLS went wrong. */
+static void
+front_fail(struct front_conn *c)
+{
+	const char *why = stream_why(c->stream);
+	bool plain = stream_is_tls(c->stream) && front_is_plain(why);
+
+	front_say(c, why);
+	if (plain)
+		front_answer_plain(c);
+	front_drop(c, false);
 }
 
 static void
@@ -110,8 +145,7 @@ front_ready(void *arg, struct stream *s, unsigned what)
 	int rc;
 
 	if ((what & STREAM_FAIL) != 0) {
-		front_say(c, stream_why(s));
-		front_drop(c, false);
+		front_fail(c);
 		return;
 	}
 	rc = stream_read(s, p, LOOP_SCRATCH_BYTES, &n);
@@ -141,7 +175,7 @@ front_deadline(void *arg)
 
 int
 front_accept(struct front *f, int fd, struct tls_ctx *tls, unsigned listener,
-    const struct h1_limits *limits)
+    const struct h1_limits *limits, const struct front_guest *guest)
 {
 	struct stream_owner owner = { .ready = front_ready };
 	struct stream_side side = { .server = true, .tls = tls };
@@ -172,6 +206,8 @@ front_accept(struct front *f, int fd, struct tls_ctx *tls, unsigned listener,
 	f->conns_n++;
 	if (limits->header_timeout_ms != 0)
 		loop_timer_set(c->timer, limits->header_timeout_ms);
+	if (guest != NULL)
+		stream_set_guest(c->stream, guest->guest, guest->left);
 	stream_want(c->stream, STREAM_READ);
 	return 0;
 }
@@ -257,5 +293,8 @@ front_stats(const struct front *f, struct front_stats *out)
 		.malformed = h1.malformed + h2.malformed,
 		.h2_connections = h2.connections,
 		.calmed = h2.calmed,
+		.h2_exchanges = h2.exchanges,
+		.h2_resets = h2.resets,
 	};
+	memcpy(out->h2_floods, h2.floods, sizeof(out->h2_floods));
 }

@@ -18,6 +18,15 @@ struct front_stats {
 	uint64_t malformed; /* requests answered or reset by a codec */
 	uint64_t h2_connections; /* of these, HTTP/2's */
 	uint64_t calmed; /* ended with ENHANCE_YOUR_CALM */
+	uint64_t h2_exchanges; /* open now */
+	uint64_t h2_resets; /* RST_STREAM frames that came */
+	uint64_t h2_floods[H2_FLOODS];
+};
+
+/* What goes with a connection; left() is called at its end. */
+struct front_guest {
+	void *guest; /* each exchange's */
+	void (*left)(void *guest);
 };
 
 /*
@@ -25,6 +34,7 @@ struct front_stats {
  * Source:  RFC 9113 s3.2 (ALPN), s3.3 and s3.4 (prior knowledge).
  * Context: reactor; no blocking.
  * Owner:   the caller; consumer is borrowed for as long as it lives.
+ * Parameters: guest, copied, or NULL; on an error it is the caller's still.
  * Returns: front_new: NULL without memory.  front_accept: 0; SP_E_NOMEM;
  *          SP_E_SYS; SP_E_TLS; the descriptor is taken, also on an error.
  */
@@ -35,7 +45,8 @@ struct front *front_new(struct loop *l,
 /* Not from within a callback of the consumer.  NULL allowed. */
 void front_free(struct front *f);
 int front_accept(struct front *f, int fd, struct tls_ctx *tls,
-    unsigned listener, const struct h1_limits *limits) must_check;
+    unsigned listener, const struct h1_limits *limits,
+    const struct front_guest *guest) must_check;
 void front_drain(struct front *f);
 /*
  * Closes connections that serve nothing now, the oldest first, at most that

@@ -141,9 +141,10 @@ server_out_max(const struct h1_limits *limits)
 	return (size_t)limits->output_buffer + ((size_t)256 << 20);
 }
 
-int
-h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
-    uint64_t number, unsigned listener, const struct h1_limits *limits)
+/* A connection on which nothing happens yet; NULL: no memory, st is freed. */
+static struct h1_conn *
+server_add(struct h1_server *s, struct stream *st, uint64_t number,
+    unsigned listener, const struct h1_limits *limits)
 {
 	struct h1_conn *c = mem_calloc(1, sizeof(*c));
 	struct stream_owner owner = { .ready = h1_conn_ready, .arg = c };
@@ -153,7 +154,7 @@ h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
 	if (c == NULL || c->timer == NULL) {
 		stream_free(st, false);
 		mem_free(c);
-		return SP_E_NOMEM;
+		return NULL;
 	}
 	c->server = s;
 	c->stream = st;
@@ -163,6 +164,7 @@ h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
 	s->stats.connections++;
 	s->stats.accepted++;
 	c->x = (struct exchange){ .connection = number,
+		.guest = stream_guest(st),
 		.listener = listener,
 		.backend = &h1_reply_backend,
 		.consumer = s->consumer,
@@ -170,7 +172,30 @@ h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
 		.back = c };
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	stream_set_owner(st, &owner);
+	return c;
+}
+
+int
+h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
+    uint64_t number, unsigned listener, const struct h1_limits *limits)
+{
+	struct h1_conn *c = server_add(s, st, number, listener, limits);
+
+	if (c == NULL)
+		return SP_E_NOMEM;
 	h1_conn_start(c, bytes);
+	return 0;
+}
+
+int
+h1_server_refuse(struct h1_server *s, struct stream *st, uint64_t number,
+    unsigned listener, const struct h1_limits *limits, const char *what)
+{
+	struct h1_conn *c = server_add(s, st, number, listener, limits);
+
+	if (c == NULL)
+		return SP_E_NOMEM;
+	h1_reply_refuse(c, 400, what);
 	return 0;
 }
 

@@ -67,6 +67,13 @@ int h1_server_accept(struct h1_server *s, int fd, struct tls_ctx *tls,
 int h1_server_adopt(struct h1_server *s, struct stream *st, struct view bytes,
     uint64_t number, unsigned listener,
     const struct h1_limits *limits) must_check;
+/*
+ * Answers with a 400 of the codec's own at once, and serves nothing; the rest
+ * as h1_server_adopt().
+ */
+int h1_server_refuse(struct h1_server *s, struct stream *st, uint64_t number,
+    unsigned listener, const struct h1_limits *limits,
+    const char *what) must_check;
 /* Closes idle connections, and the others after their exchange. */
 void h1_server_drain(struct h1_server *s);
 /* As front_shed() and front_queued(). */

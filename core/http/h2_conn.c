@@ -40,15 +40,16 @@ h2_conn_mark(struct h2_stream *s)
 
 /* RFC 9113 s10.5: GOAWAY, and nothing more is read. */
 static void
-conn_condemn(struct h2_conn *c, uint32_t code)
+conn_calm(struct h2_conn *c, enum h2_flood why)
 {
 	if (c->condemned)
 		return;
 	c->condemned = true;
-	if (code == NGHTTP2_ENHANCE_YOUR_CALM)
-		c->server->stats.calmed++;
+	c->server->stats.calmed++;
+	c->server->stats.floods[why]++;
 	/* without memory it is closed without a word */
-	(void)nghttp2_session_terminate_session(c->session, code);
+	(void)nghttp2_session_terminate_session(c->session,
+	    NGHTTP2_ENHANCE_YOUR_CALM);
 	h2_server_mark(c);
 }
 
@@ -72,17 +73,17 @@ conn_take(struct h2_conn *c, struct h2_bucket *b, uint32_t cost, uint32_t burst,
 }
 
 void
-h2_conn_idle_frame(struct h2_conn *c, uint32_t cost)
+h2_conn_idle_frame(struct h2_conn *c, uint32_t cost, enum h2_flood what)
 {
 	if (!conn_take(c, &c->idle, cost, H2_IDLE_BURST, H2_IDLE_RATE))
-		conn_condemn(c, NGHTTP2_ENHANCE_YOUR_CALM);
+		conn_calm(c, what);
 }
 
 void
 h2_conn_reset_frame(struct h2_conn *c)
 {
 	if (!conn_take(c, &c->resets, 1, H2_RESET_BURST, H2_RESET_RATE))
-		conn_condemn(c, NGHTTP2_ENHANCE_YOUR_CALM);
+		conn_calm(c, H2_FLOOD_RESET);
 }
 
 /* ---- the end of exchanges ------------------------------------------------- */
@@ -394,7 +395,8 @@ conn_input(struct h2_conn *c, struct view v)
 	/* extensions, and bodies that nobody wants any more, are skipped */
 	c->untold += (int64_t)v.n;
 	if (c->untold >= H2_IDLE_BYTES) {
-		h2_conn_idle_frame(c, (uint32_t)(c->untold / H2_IDLE_BYTES));
+		h2_conn_idle_frame(c, (uint32_t)(c->untold / H2_IDLE_BYTES),
+		    H2_FLOOD_OTHER);
 		c->untold %= H2_IDLE_BYTES;
 	}
 	h2_server_mark(c);
@@ -488,7 +490,7 @@ conn_stream_deadline(struct h2_stream *s, uint64_t now)
 {
 	if (s->read_at_ms != 0 && s->read_at_ms <= now) {
 		if (s->phase == H2_HEAD)
-			conn_condemn(s->conn, NGHTTP2_ENHANCE_YOUR_CALM);
+			conn_calm(s->conn, H2_FLOOD_SLOW_HEAD);
 		else if (s->phase == H2_OPEN)
 			conn_body_timeout(s);
 		else

@@ -158,7 +158,7 @@ void h2_conn_mark(struct h2_stream *s);
 /* One exchange cannot be finished: told, and its bytes credited. */
 void h2_conn_stream_gone(struct h2_stream *s, enum exchange_gone why);
 /* Takes cost from the bucket; an empty one ends the connection. */
-void h2_conn_idle_frame(struct h2_conn *c, uint32_t cost);
+void h2_conn_idle_frame(struct h2_conn *c, uint32_t cost, enum h2_flood what);
 void h2_conn_reset_frame(struct h2_conn *c);
 
 /* ---- h2_request.c --------------------------------------------------------- */

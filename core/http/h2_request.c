@@ -110,7 +110,8 @@ request_header(nghttp2_session *session, const nghttp2_frame *frame,
 		return 0;
 	request_count(s, n, v);
 	if (s->head_bytes > c->limits->header_max * REQUEST_BOMB_TIMES) {
-		h2_conn_idle_frame(c, H2_IDLE_MOST * 2); /* the end */
+		/* the end */
+		h2_conn_idle_frame(c, H2_IDLE_MOST * 2, H2_FLOOD_HEADERS);
 		return 0;
 	}
 	/* trailers are dropped */
@@ -197,6 +198,7 @@ request_new(struct h2_conn *c, int32_t id)
 	/* one piece of the consumer's may come on top of the room */
 	buf_init(&s->out, (size_t)l->output_buffer + ((size_t)256 << 20));
 	x->connection = c->number;
+	x->guest = stream_guest(c->stream);
 	x->listener = c->listener;
 	x->peer = stream_peer(c->stream);
 	x->started_us = loop_now_us(c->server->loop);
@@ -366,6 +368,27 @@ request_end(struct h2_stream *s)
 /* ---- frames ---------------------------------------------------------------
  */
 
+static enum h2_flood
+request_flood(uint8_t type)
+{
+	switch (type) {
+	case NGHTTP2_SETTINGS:
+		return H2_FLOOD_SETTINGS;
+	case NGHTTP2_PING:
+		return H2_FLOOD_PING;
+	case NGHTTP2_PRIORITY:
+		return H2_FLOOD_PRIORITY;
+	case NGHTTP2_WINDOW_UPDATE:
+		return H2_FLOOD_WINDOW_UPDATE;
+	case NGHTTP2_CONTINUATION:
+		return H2_FLOOD_CONTINUATION;
+	case NGHTTP2_RST_STREAM:
+		return H2_FLOOD_RESET;
+	default:
+		return H2_FLOOD_OTHER;
+	}
+}
+
 /* Frames of which a peer needs but few; bodies and heads are paid for. */
 static int
 request_frame_begins(nghttp2_session *session, const nghttp2_frame_hd *hd,
@@ -377,10 +400,12 @@ request_frame_begins(nghttp2_session *session, const nghttp2_frame_hd *hd,
 	c->untold -= 9 + (int64_t)hd->length;
 	if (c->condemned)
 		return 0;
+	if (hd->type == NGHTTP2_RST_STREAM)
+		c->server->stats.resets++;
 	if (hd->type == NGHTTP2_SETTINGS && (hd->flags & NGHTTP2_FLAG_ACK) == 0)
-		h2_conn_idle_frame(c, 10);
+		h2_conn_idle_frame(c, 10, H2_FLOOD_SETTINGS);
 	else if (hd->type != NGHTTP2_DATA && hd->type != NGHTTP2_HEADERS)
-		h2_conn_idle_frame(c, 1);
+		h2_conn_idle_frame(c, 1, request_flood(hd->type));
 	return 0;
 }
 
@@ -400,7 +425,7 @@ request_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 	/* nothing but padding, if that */
 	if (frame->hd.type == NGHTTP2_DATA && !end &&
 	    frame->hd.length <= frame->data.padlen)
-		h2_conn_idle_frame(c, 1);
+		h2_conn_idle_frame(c, 1, H2_FLOOD_EMPTY_DATA);
 	s = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 	if (s == NULL || c->condemned)
 		return 0;

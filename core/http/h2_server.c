@@ -4,6 +4,25 @@
 #include "base/mem.h"
 #include "http/h2_conn.h"
 
+const char *
+h2_server_flood_name(enum h2_flood f)
+{
+	static const char *const names[H2_FLOODS] = {
+		[H2_FLOOD_SETTINGS] = "settings",
+		[H2_FLOOD_PING] = "ping",
+		[H2_FLOOD_PRIORITY] = "priority",
+		[H2_FLOOD_WINDOW_UPDATE] = "window_update",
+		[H2_FLOOD_CONTINUATION] = "continuation",
+		[H2_FLOOD_RESET] = "reset",
+		[H2_FLOOD_EMPTY_DATA] = "empty_data",
+		[H2_FLOOD_HEADERS] = "headers",
+		[H2_FLOOD_SLOW_HEAD] = "slow_head",
+		[H2_FLOOD_OTHER] = "other",
+	};
+
+	return names[f];
+}
+
 static void
 server_free_conn(struct h2_conn *c)
 {

@@ -14,12 +14,30 @@ enum {
 	H2_CONN_WINDOW = 1024 * 1024, /* bytes of all bodies before credit */
 };
 
+/* What ended a connection with ENHANCE_YOUR_CALM. */
+enum h2_flood {
+	H2_FLOOD_SETTINGS,
+	H2_FLOOD_PING,
+	H2_FLOOD_PRIORITY,
+	H2_FLOOD_WINDOW_UPDATE,
+	H2_FLOOD_CONTINUATION,
+	H2_FLOOD_RESET, /* requests that end in a reset */
+	H2_FLOOD_EMPTY_DATA,
+	H2_FLOOD_HEADERS, /* far larger than a head may be */
+	H2_FLOOD_SLOW_HEAD,
+	H2_FLOOD_OTHER, /* frames that are not known, bytes for nobody */
+	H2_FLOODS
+};
+const char *h2_server_flood_name(enum h2_flood f); /* "empty_data" */
+
 struct h2_server_stats {
 	uint64_t connections; /* open now */
 	uint64_t accepted;
 	uint64_t exchanges; /* open now */
 	uint64_t malformed; /* requests that the codec refused or reset */
 	uint64_t calmed; /* connections ended with ENHANCE_YOUR_CALM */
+	uint64_t resets; /* RST_STREAM frames that came */
+	uint64_t floods[H2_FLOODS]; /* those that were calmed, by why */
 };
 
 /*

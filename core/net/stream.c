@@ -22,6 +22,8 @@ struct stream {
 	struct loop_task *later; /* what no descriptor tells: tell_later() */
 	struct tlsio *tls; /* NULL: plain */
 	char *peer; /* made when first asked for */
+	void *guest;
+	void (*left)(void *guest); /* NULL: no guest */
 	int fd;
 	int err; /* sticky */
 	uint8_t want;
@@ -456,6 +458,31 @@ stream_peer(struct stream *s)
 	return s->peer != NULL ? s->peer : "unknown";
 }
 
+void
+stream_set_guest(struct stream *s, void *guest, void (*left)(void *guest))
+{
+	s->guest = guest;
+	s->left = left;
+}
+
+void *
+stream_guest(const struct stream *s)
+{
+	return s->guest;
+}
+
+void
+stream_drop_tls(struct stream *s)
+{
+	tlsio_free(s->tls, false);
+	s->tls = NULL;
+	s->handshake = false;
+	s->err = 0;
+	s->told = false;
+	s->rd_wait = s->wr_wait = s->hs_wait = s->shut_wait = 0;
+	arm(s);
+}
+
 int
 stream_fd(const struct stream *s)
 {
@@ -482,6 +509,8 @@ stream_free(struct stream *s, bool graceful)
 		(void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &now,
 		    sizeof(now));
 	(void)close(s->fd);
+	if (s->left != NULL)
+		s->left(s->guest);
 	mem_free(s->peer);
 	mem_free(s);
 }

@@ -87,6 +87,14 @@ struct view stream_alpn(const struct stream *s);
  * Ask early: once the peer is gone the system has forgotten it ("unknown").
  */
 const char *stream_peer(struct stream *s);
+/*
+ * Something of the accepting side's that goes with the connection: left() is
+ * called when the stream is freed.
+ */
+void stream_set_guest(struct stream *s, void *guest, void (*left)(void *guest));
+void *stream_guest(const struct stream *s); /* NULL: none */
+/* Plain from now on: of a handshake that failed, to say so. */
+void stream_drop_tls(struct stream *s);
 int stream_fd(const struct stream *s);
 bool stream_is_tls(const struct stream *s);
 /* Closes; graceful false resets the connection (SO_LINGER 0) so that the

@@ -269,3 +269,26 @@ sock_name(int fd, struct buf *out)
 		return SP_E_ARG;
 	}
 }
+
+int
+sock_peer_ip(int fd, uint8_t out[16], size_t *n)
+{
+	union sock_addr a;
+	socklen_t len = sizeof(a);
+
+	memset(&a, 0, sizeof(a));
+	if (getpeername(fd, &a.any, &len) == -1)
+		return SP_E_SYS;
+	switch (a.any.sa_family) {
+	case AF_INET:
+		*n = sizeof(a.v4.sin_addr);
+		memcpy(out, &a.v4.sin_addr, *n);
+		return SP_OK;
+	case AF_INET6:
+		*n = sizeof(a.v6.sin6_addr);
+		memcpy(out, &a.v6.sin6_addr, *n);
+		return SP_OK;
+	default:
+		return SP_E_UNSUPPORTED;
+	}
+}

@@ -43,4 +43,10 @@ void sock_unlink(int fd);
 /* Appends "127.0.0.1:80", "[::1]:80" or "unix:/path". */
 int sock_name(int fd, struct buf *out) must_check;
 
+/*
+ * The address of the other end: 4 bytes, or 16, in network order.
+ * Returns: 0; SP_E_UNSUPPORTED it has none (a unix socket); SP_E_SYS.
+ */
+int sock_peer_ip(int fd, uint8_t out[16], size_t *n) must_check;
+
 #endif

@@ -50,7 +50,7 @@ serve(struct front *f, const struct h1_limits *limits, struct view v,
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd) != 0)
 		abort();
-	if (front_accept(f, fd[1], NULL, 0, limits) != 0)
+	if (front_accept(f, fd[1], NULL, 0, limits, NULL) != 0)
 		abort();
 	if ((*how & 1) == 0)
 		(void)!write(fd[0], hello, sizeof(hello) - 1);

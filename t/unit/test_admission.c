@@ -404,6 +404,69 @@ test_memory(void)
 	end("memory");
 }
 
+static enum admission_word
+enter_at(struct ask *a, const char *key, const struct conf_location *l)
+{
+	memset(a, 0, sizeof(*a));
+	a->key = key;
+	a->t.decided = on_decided;
+	a->t.arg = a;
+	a->t.location = l;
+	return admission_enter(adm, &a->t, view_str(key));
+}
+
+static void
+test_locations(void)
+{
+	struct conf_server s = { .index = 1, .max_calls = 2 };
+	struct conf_server other = { .index = 2 };
+	const struct conf_location l = { .index = 0,
+		.server = &s,
+		.max_calls = 1 };
+	const struct conf_location m = { .index = 1, .server = &s };
+	const struct conf_location n = { .index = 0, .server = &other };
+	struct admission_stats st;
+
+	begin(3, 0, 1);
+	tap_is_int(enter_at(&asks[0], "a", &l), ADMISSION_NOW, "a location");
+	tap_is_int(enter_at(&asks[1], "a", &l), ADMISSION_LOCATION,
+	    "it is full");
+	tap_is_int(enter_at(&asks[1], "a", &m), ADMISSION_NOW, "another");
+	tap_is_int(enter_at(&asks[2], "a", &m), ADMISSION_SERVER,
+	    "their server is full");
+	tap_is_int(enter_at(&asks[2], "a", &n), ADMISSION_NOW,
+	    "another server's");
+	tap_is_int(enter_at(&asks[3], "a", &n), ADMISSION_HELD,
+	    "all places are taken");
+	tap_is_int(enter_at(&asks[4], "a", &n), ADMISSION_LIMIT,
+	    "and the queue");
+	admission_leave(&asks[0].t);
+	spin(2);
+	tap_is_int(asks[3].word, ADMISSION_NOW, "the next one");
+	tap_is_int(enter_at(&asks[0], "a", &l), ADMISSION_HELD,
+	    "one that waits has its place there");
+	tap_is_int(enter_at(&asks[4], "b", &l), ADMISSION_SERVER,
+	    "and in the server, so that another has none");
+	admission_leave(&asks[0].t);
+	admission_leave(&asks[1].t);
+	admission_leave(&asks[2].t);
+	admission_leave(&asks[3].t);
+	spin(2);
+	tap_is_int(enter_at(&asks[0], "a", &l), ADMISSION_NOW,
+	    "all places were given back");
+	admission_leave(&asks[0].t);
+	admission_stats(adm, &st);
+	tap_ok(st.in == 0 && st.refused[ADMISSION_LOCATION] == 1 &&
+		st.refused[ADMISSION_SERVER] == 2,
+	    "refusals are counted");
+	tap_ok(admission_status(ADMISSION_ADDRESS) == 429 &&
+		admission_status(ADMISSION_LISTENER) == 503 &&
+		admission_status(ADMISSION_LOCATION) == 503 &&
+		admission_status(ADMISSION_MEMORY) == 503,
+	    "and have their status");
+	end("locations");
+}
+
 int
 main(void)
 {
@@ -419,6 +482,7 @@ main(void)
 	test_deadline();
 	test_many();
 	test_bodies();
+	test_locations();
 	test_metrics();
 	test_memory();
 	loop_timer_free(stopper);

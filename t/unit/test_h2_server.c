@@ -33,7 +33,7 @@ static void
 dial(void)
 {
 	peer_close(p);
-	if (front_accept(front, peer_pair(p), NULL, 7, &limits) != 0)
+	if (front_accept(front, peer_pair(p), NULL, 7, &limits, NULL) != 0)
 		abort();
 }
 
