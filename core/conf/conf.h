@@ -58,6 +58,7 @@ struct conf_upstream {
 	    *api_key; /* NULL: the caller's is dropped, none set */
 	struct view model; /* empty: as the client says */
 	unsigned balance; /* enum conf_balance */
+	unsigned http2; /* enum conf_http2 */
 	uint64_t connect_timeout_ms;
 	uint64_t first_byte_timeout_ms; /* until the reply's head; 0 off */
 	uint64_t read_timeout_ms; /* silence between data events */
@@ -69,6 +70,7 @@ struct conf_upstream {
 	struct view ca; /* path; empty: the system's store */
 	bool tls_verify;
 };
+enum conf_http2 { CONF_HTTP2_AUTO, CONF_HTTP2_ON, CONF_HTTP2_OFF };
 enum conf_balance { CONF_BALANCE_SESSION, CONF_BALANCE_LEAST_CONN };
 
 enum conf_level { CONF_LEVEL_TEXT, CONF_LEVEL_LOGPROBS, CONF_LEVEL_TOKENS };

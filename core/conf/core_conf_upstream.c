@@ -52,6 +52,7 @@ dump_server(const struct conf_directive *row, const void *base,
 }
 
 static const char *const balances[] = { "session", "least_conn", NULL };
+static const char *const http2s[] = { "auto", "on", "off", NULL };
 
 #define MS_DAY 86400000
 #define GIB ((uint64_t)1 << 30)
@@ -95,6 +96,16 @@ const struct conf_directive core_conf_upstream[] = {
 	    .doc = "How one of several servers is chosen: the same for all "
 		   "calls of a session,\nor the one with the fewest calls "
 		   "open." },
+	{ .name = "http2",
+	    .scopes = CONF_UPSTREAM,
+	    .type = CONF_CHOICE,
+	    .offset = UP(http2),
+	    .choices = http2s,
+	    .def = "auto",
+	    .args = "auto | on | off",
+	    .doc = "Whether calls share connections by HTTP/2: where a server "
+		   "chooses it in the TLS handshake\n(auto), or always: spoken "
+		   "unasked on http://, demanded on https:// (on)." },
 	{ .name = "connect_timeout",
 	    .scopes = CONF_UPSTREAM,
 	    .type = CONF_DURATION,

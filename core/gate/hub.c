@@ -12,7 +12,10 @@
 #include "net/pool_servers.h"
 #include "net/tls.h"
 
-enum { HUB_KEY_MAX = 256 * 1024 };
+enum {
+	HUB_KEY_MAX = 256 * 1024,
+	HUB_HEADER_MAX = 256 * 1024, /* told HTTP/2 servers */
+};
 
 struct hub {
 	unsigned refs;
@@ -62,6 +65,27 @@ hub_state_metrics(struct hub_link *k, struct view name)
 }
 
 static int
+hub_h2_metrics(struct hub_link *k, struct view name)
+{
+	k->h2_connections =
+	    hub_cell(k, METRICS_GAUGE, "upstream_h2_connections",
+		"HTTP/2 connections to an upstream", name);
+	k->h2_streams = hub_cell(k, METRICS_GAUGE, "upstream_h2_streams",
+	    "Calls on HTTP/2 connections", name);
+	k->h2_requests = hub_cell(k, METRICS_COUNTER, "upstream_h2_requests",
+	    "Requests sent by HTTP/2", name);
+	k->h2_refused = hub_cell(k, METRICS_COUNTER, "upstream_h2_refused",
+	    "HTTP/2 streams that an upstream did not process", name);
+	k->h2_broken = hub_cell(k, METRICS_COUNTER, "upstream_h2_broken",
+	    "HTTP/2 connections ended for floods or broken rules", name);
+	return k->h2_connections == NULL || k->h2_streams == NULL ||
+		k->h2_requests == NULL || k->h2_refused == NULL ||
+		k->h2_broken == NULL
+	    ? SP_E_NOMEM
+	    : SP_OK;
+}
+
+static int
 hub_metrics(struct hub_link *k, struct view name)
 {
 	k->connects = hub_cell(k, METRICS_COUNTER, "upstream_connects",
@@ -79,7 +103,9 @@ hub_metrics(struct hub_link *k, struct view name)
 	if (k->connects == NULL || k->reuses == NULL || k->errors == NULL ||
 	    k->failovers == NULL || k->idle == NULL || k->busy == NULL)
 		return SP_E_NOMEM;
-	return hub_state_metrics(k, name);
+	if (hub_state_metrics(k, name) != SP_OK)
+		return SP_E_NOMEM;
+	return hub_h2_metrics(k, name);
 }
 
 /* Those of the link that calls have now, the first one of its name. */
@@ -106,6 +132,7 @@ hub_count_servers(struct hub_link *k)
 static void
 hub_count(struct hub_link *k)
 {
+	struct h2_client_stats h2;
 	struct pool_stats st;
 
 	pool_stats(k->pool, &st);
@@ -114,6 +141,19 @@ hub_count(struct hub_link *k)
 	*k->errors += st.connect_errors - k->seen.connect_errors;
 	*k->failovers += st.failovers - k->seen.failovers;
 	k->seen = st;
+	if (k->h2 == NULL)
+		return;
+	h2_client_stats(k->h2, &h2);
+	*k->h2_requests += h2.requests - k->h2_seen.requests;
+	*k->h2_refused += h2.refused - k->h2_seen.refused;
+	*k->h2_broken += h2.broken - k->h2_seen.broken;
+	k->h2_seen = h2;
+}
+
+static void
+hub_zero(struct hub_link *k)
+{
+	*k->idle = *k->busy = *k->h2_connections = *k->h2_streams = 0;
 }
 
 /* An old link and a new one may have the same name: gauges are sums. */
@@ -124,12 +164,15 @@ hub_collect(void *arg)
 	struct hub_link *k;
 
 	LIST_FOREACH (k, &h->links, link)
-		*k->idle = *k->busy = 0;
+		hub_zero(k);
 	LIST_FOREACH (k, &h->links, link) {
 		hub_count(k);
 		hub_count_servers(k);
-		*k->idle += k->seen.idle;
-		*k->busy += k->seen.busy;
+		*k->idle += k->seen.idle + k->h2_seen.idle;
+		*k->busy +=
+		    k->seen.busy + k->h2_seen.connections - k->h2_seen.idle;
+		*k->h2_connections += k->h2_seen.connections;
+		*k->h2_streams += k->h2_seen.streams;
 	}
 }
 
@@ -244,6 +287,9 @@ hub_tls_key(const struct conf_upstream *u, const struct gate_ca *ca,
 	size_t i;
 	int rc;
 
+	rc = buf_printf(out, "http2 %u ", u->http2);
+	if (rc != SP_OK)
+		return rc;
 	if (!u->tls_verify)
 		return buf_add_str(out, "any");
 	if (ca == NULL)
@@ -271,8 +317,9 @@ hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
 {
 	int rc;
 
-	rc = buf_printf(out, "%.*s\n%u %llu %llu %llu\n%s\n", VIEW_ARG(u->name),
-	    u->balance, (unsigned long long)u->connect_timeout_ms,
+	rc = buf_printf(out, "%.*s\n%u %u %llu %llu %llu\n%s\n",
+	    VIEW_ARG(u->name), u->balance, u->http2,
+	    (unsigned long long)u->connect_timeout_ms,
 	    (unsigned long long)u->keepalive,
 	    (unsigned long long)u->keepalive_timeout_ms,
 	    tls_key != NULL ? tls_key : "plain");
@@ -284,7 +331,9 @@ static int
 hub_tls(struct hub_link *k, const struct conf_upstream *u,
     const struct gate_ca *ca, bool files, struct buf *err)
 {
-	static const struct view alpn[] = { { "http/1.1", 8 } };
+	static const struct view all[] = { { "h2", 2 }, { "http/1.1", 8 } };
+	const struct view *alpn = all + (u->http2 == CONF_HTTP2_OFF);
+	size_t alpn_n = u->http2 == CONF_HTTP2_AUTO ? 2 : 1;
 	struct hub_link *o;
 
 	if (k->tls_key == NULL)
@@ -295,16 +344,34 @@ hub_tls(struct hub_link *k, const struct conf_upstream *u,
 			return SP_OK;
 		}
 	if (ca != NULL && u->tls_verify)
-		return tls_client_new_pem(ca->pem, true, alpn, 1, &k->tls, err);
-	if (files || !u->tls_verify)
-		return tls_client_new(u->ca, u->tls_verify, alpn, 1, &k->tls,
+		return tls_client_new_pem(ca->pem, true, alpn, alpn_n, &k->tls,
 		    err);
+	if (files || !u->tls_verify)
+		return tls_client_new(u->ca, u->tls_verify, alpn, alpn_n,
+		    &k->tls, err);
 	return buf_printf(err,
 		   "%s:%u: upstream \"%.*s\": no trusted certificates came "
 		   "for it",
 		   u->pos.file, u->pos.line, VIEW_ARG(u->name)) != SP_OK
 	    ? SP_E_NOMEM
 	    : SP_E_TLS;
+}
+
+/* Who keeps connections that calls share, where there may be any. */
+static int
+hub_h2(struct hub_link *k, const struct conf_upstream *u)
+{
+	const struct h2_client_params p = {
+		.name = u->name,
+		.always = u->http2 == CONF_HTTP2_ON,
+		.keepalive_timeout_ms =
+		    u->keepalive != 0 ? u->keepalive_timeout_ms : 0,
+		.header_max = HUB_HEADER_MAX,
+	};
+
+	if (u->http2 == CONF_HTTP2_OFF || (!p.always && k->tls == NULL))
+		return SP_OK;
+	return h2_client_new(k->hub->loop, &p, &k->h2);
 }
 
 /* Source: RFC 9110 s7.2: the authority, its port only if not the scheme's. */
@@ -355,6 +422,7 @@ hub_pool(struct hub_link *k, const struct conf_upstream *u)
 		.keepalive = u->keepalive,
 		.keepalive_timeout_ms = u->keepalive_timeout_ms,
 		.tls = k->tls,
+		.sharer = k->h2 != NULL ? h2_client_sharer(k->h2) : NULL,
 	};
 	size_t i;
 	int rc;
@@ -388,16 +456,17 @@ hub_tell(const struct conf_upstream *u)
 static void
 hub_link_free(struct hub_link *k)
 {
-	if (k->pool != NULL && k->busy != NULL) {
+	if (k->pool != NULL && k->h2_broken != NULL) {
 		hub_count(k);
 		/* whoever else has that name sets them anew */
-		*k->idle = *k->busy = 0;
+		hub_zero(k);
 		for (size_t i = 0; i < HUB_STATES; i++)
 			if (k->servers_in[i] != NULL)
 				*k->servers_in[i] = 0;
 	}
 	LIST_REMOVE(k, link);
 	pool_free(k->pool);
+	h2_client_free(k->h2);
 	tls_unref(k->tls);
 	mem_free(k->tls_key);
 	mem_free(k->key);
@@ -456,6 +525,8 @@ hub_link_init(struct hub_link *k, const struct conf_upstream *u,
 	rc = hub_names(k, u);
 	if (rc == SP_OK)
 		rc = hub_tls(k, u, ca, files, err);
+	if (rc == SP_OK)
+		rc = hub_h2(k, u);
 	if (rc == SP_OK)
 		rc = hub_pool(k, u);
 	if (rc == SP_OK)

@@ -5,6 +5,7 @@
 #include <sys/queue.h>
 
 #include "gate/gate.h"
+#include "http/h2_client.h"
 #include "net/pool.h"
 
 enum { HUB_STATES = 4 };
@@ -22,6 +23,7 @@ struct hub_link {
 	char *key; /* everything that the connections depend on */
 	char *tls_key; /* and what of that the TLS context does; NULL plain */
 	struct tls_ctx *tls;
+	struct h2_client *h2; /* connections that calls share; NULL none */
 	struct pool *pool;
 	char *name; /* the upstream's */
 	char *servers; /* its `server` lines */
@@ -29,6 +31,9 @@ struct hub_link {
 	uint64_t *servers_in[HUB_STATES]; /* by enum pool_state */
 	uint64_t *connects, *reuses, *errors, *failovers, *idle,
 	    *busy; /* metrics */
+	struct h2_client_stats h2_seen;
+	uint64_t *h2_connections, *h2_streams, *h2_requests, *h2_refused,
+	    *h2_broken;
 };
 
 /*

@@ -7,6 +7,7 @@
 #include "http/call.h"
 #include "http/h1_parse.h"
 #include "http/h1_write.h"
+#include "http/h2_call.h"
 #include "net/stream.h"
 
 enum {
@@ -15,6 +16,7 @@ enum {
 	CALL_HEAD_EXTRA = 64 * 1024, /* arena over the head's own bytes */
 	CALL_REQUEST_HEAD_MAX = 16 << 20,
 	CALL_WHY_BYTES = 512,
+	CALL_REFUSED_MAX = 3, /* attempts that no server processed */
 };
 
 enum call_phase {
@@ -33,7 +35,8 @@ struct call {
 	struct call_owner owner;
 	struct pool *pool;
 	struct pool_lease *lease;
-	struct stream *stream;
+	struct stream *stream; /* HTTP/1.1, else NULL */
+	struct h2_call *h2; /* HTTP/2, else NULL */
 	struct loop_timer *timer;
 	struct arena *arena;
 	struct view affinity;
@@ -59,6 +62,7 @@ struct call {
 	enum call_phase phase;
 	enum call_failure timeout; /* what the deadline means */
 	unsigned interims;
+	unsigned refused; /* attempts, see call_h2_fail() */
 	unsigned busy; /* callbacks and handlers under way */
 	bool manual_progress : 1;
 	bool head_request : 1;
@@ -111,6 +115,7 @@ call_drop(struct call *c, bool reusable)
 
 	c->lease = NULL;
 	c->stream = NULL;
+	c->h2 = NULL;
 	if (lease == NULL)
 		return;
 	if (c->phase == CALL_LEASING)
@@ -357,6 +362,26 @@ call_content_coding(struct call *c)
 	return 0;
 }
 
+/* The final head is in c->reply. */
+static void
+call_headed(struct call *c, const struct h1_framing *framing)
+{
+	h1_body_init(&c->decoder, framing, true);
+	c->keep_alive = framing->keep_alive;
+	c->times.head_us = loop_now_us(c->loop);
+	c->phase = CALL_BODY;
+	/* an early reply: the rest of the request is of no use (s7.5) */
+	c->stopped = !c->sent;
+	buf_clear(&c->head); /* no second attempt any more */
+	buf_clear(&c->rest);
+	if (call_content_coding(c) != 0) {
+		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
+		return;
+	}
+	call_read_deadline(c);
+	c->owner.head(c->owner.arg, c, &c->reply);
+}
+
 /* The head is whole: bytes [0, n) of head. */
 static void
 call_head(struct call *c, struct view head)
@@ -382,20 +407,7 @@ call_head(struct call *c, struct view head)
 			call_fail(c, CALL_MALFORMED, "unwanted interim reply");
 		return;
 	}
-	h1_body_init(&c->decoder, &framing, true);
-	c->keep_alive = framing.keep_alive;
-	c->times.head_us = loop_now_us(c->loop);
-	c->phase = CALL_BODY;
-	/* an early reply: the rest of the request is of no use (s7.5) */
-	c->stopped = !c->sent;
-	buf_clear(&c->head); /* no second attempt any more */
-	buf_clear(&c->rest);
-	if (call_content_coding(c) != 0) {
-		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
-		return;
-	}
-	call_read_deadline(c);
-	c->owner.head(c->owner.arg, c, &c->reply);
+	call_headed(c, &framing);
 }
 
 /* Heads from v, interim ones and the final; what follows goes to the body. */
@@ -504,6 +516,131 @@ call_ready(void *arg, struct stream *s, unsigned what)
 	call_leave(c);
 }
 
+/* ---- HTTP/2 ---------------------------------------------------------------
+ */
+
+static void
+call_h2_sent(void *arg, bool whole)
+{
+	struct call *c = arg;
+
+	if (c->phase != CALL_HEAD)
+		return;
+	c->sent = whole;
+	if (whole)
+		c->times.sent_us = loop_now_us(c->loop);
+	call_set_deadline(c, whole ? c->first_ms : c->send_ms,
+	    whole ? CALL_FIRST_TIMEOUT : CALL_SEND_TIMEOUT);
+}
+
+static void
+call_h2_head(void *arg, bool last)
+{
+	struct call *c = arg;
+	/* DATA frames know their own end; only coding asks whether any come */
+	struct h1_framing framing = { .kind = last || c->head_request
+		    ? H1_BODY_NONE
+		    : H1_BODY_LENGTH,
+		.length = UINT64_MAX,
+		.keep_alive = true };
+
+	call_enter(c);
+	if (c->lease != NULL)
+		pool_lease_good(c->lease);
+	c->answered = true;
+	/* the body may be gone from head() on */
+	h2_call_stop(c->h2);
+	call_headed(c, &framing);
+	call_leave(c);
+}
+
+static void
+call_h2_body(void *arg, struct view data)
+{
+	struct call *c = arg;
+
+	call_enter(c);
+	if (!c->manual_progress && data.n != 0)
+		call_read_deadline(c);
+	call_decode(c, data);
+	call_leave(c);
+}
+
+static void
+call_h2_end(void *arg)
+{
+	struct call *c = arg;
+
+	call_enter(c);
+	call_finish(c, false);
+	call_leave(c);
+}
+
+/*
+ * RFC 9113 s8.7: what was refused, or was above the last stream of a GOAWAY,
+ * was not processed, and may be sent again; as what met a connection that had
+ * been closed while it was idle.
+ */
+static bool
+call_h2_again(struct call *c, enum h2_call_failure why)
+{
+	if (c->phase != CALL_HEAD)
+		return false;
+	if (why == H2_CALL_REFUSED)
+		return c->refused++ < CALL_REFUSED_MAX;
+	if (why != H2_CALL_STALE || c->retried)
+		return false;
+	c->retried = true;
+	return true;
+}
+
+static void
+call_h2_fail(void *arg, enum h2_call_failure why, const char *text)
+{
+	struct call *c = arg;
+
+	call_enter(c);
+	if (call_h2_again(c, why)) {
+		call_drop(c, false);
+		call_attempt(c, true);
+	} else if (why == H2_CALL_NOMEM) {
+		call_fail(c, CALL_NOMEM, text);
+	} else if (why == H2_CALL_MALFORMED) {
+		call_fail(c, CALL_MALFORMED, text);
+	} else if (c->phase == CALL_HEAD) {
+		call_next(c, CALL_BROKEN, text);
+	} else {
+		call_fail(c, CALL_BROKEN, text);
+	}
+	call_leave(c);
+}
+
+static int
+call_h2_send(struct call *c)
+{
+	static const struct h2_call_owner owner = { call_h2_sent, call_h2_head,
+		call_h2_body, call_h2_end, call_h2_fail };
+	const struct h2_call_request rq = { .method = c->method,
+		.authority = pool_lease_authority(c->lease),
+		.base = c->check ? VIEW_NONE : pool_lease_base(c->lease),
+		.target = c->target,
+		.lines = buf_view(&c->rest),
+		.body = c->body,
+		.head_request = c->head_request,
+		.reply = &c->reply,
+		.arena = c->arena,
+		.header_max = c->header_max,
+		.fields_max = CALL_FIELDS_MAX };
+
+	c->h2 = pool_lease_share(c->lease);
+	c->slot = pool_lease_server(c->lease);
+	c->reused = pool_lease_reused(c->lease);
+	c->times = (struct call_times){ .connected_us = loop_now_us(c->loop) };
+	call_set_deadline(c, c->send_ms, CALL_SEND_TIMEOUT);
+	h2_call_pause(c->h2, c->paused);
+	return h2_call_send(c->h2, &rq, &owner, c);
+}
+
 /* The head for the server that was picked. */
 static int
 call_write_head(struct call *c)
@@ -535,6 +672,9 @@ call_leased(void *arg, int err, struct pool_lease *lease)
 			: err == SP_E_NOMEM ? CALL_NOMEM
 					    : CALL_CONNECT,
 		    lease != NULL ? pool_lease_why(lease) : err_str(err));
+	} else if (pool_lease_share(lease) != NULL) {
+		if (call_h2_send(c) != 0)
+			call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
 	} else if (call_write_head(c) != 0) {
 		call_fail(c, CALL_NOMEM, err_str(SP_E_NOMEM));
 	} else {
@@ -691,7 +831,9 @@ call_pause(struct call *c, bool paused)
 		return;
 	c->paused = paused;
 	call_read_deadline(c);
-	if (c->busy == 0)
+	if (c->h2 != NULL)
+		h2_call_pause(c->h2, paused);
+	else if (c->busy == 0)
 		call_want(c);
 }
 

@@ -72,11 +72,13 @@ struct call_times {
 };
 
 /*
- * Source:  RFC 9110, RFC 9112.
- * Starts a call.  A connection that was idle before and turns out closed is
- * retried once on a fresh one to the same server, only while no byte of the
- * reply came.  A server that breaks off a fresh one before a byte, or takes no
- * byte of the request in time, rests, and another one is asked, each once.
+ * Source:  RFC 9110, RFC 9112, RFC 9113.
+ * Starts a call, over whichever version the pool's connection speaks.  One
+ * that was idle before and turns out closed is retried once on a fresh one to
+ * the same server, only while no byte of the reply came; what an HTTP/2 server
+ * says that it did not process, up to three times.  A server that breaks off a
+ * fresh one before a byte, or takes no byte of the request in time, rests, and
+ * another one is asked, each once.
  * Content codings that can be decoded are (and Content-Encoding removed);
  * unknown ones pass with their field.  Accept-Encoding: identity is sent
  * unless the fields have one.
@@ -96,8 +98,9 @@ void call_pause(struct call *c, bool paused);
 /* The peer made progress: pushes the read deadline back. */
 void call_progress(struct call *c);
 /*
- * Closes the upstream connection at once (reset); no callback follows.  Also
- * from within a callback of the call.
+ * Closes the upstream connection at once, or the stream where others use the
+ * connection, too (reset); no callback follows.  Also from within a callback
+ * of the call.
  */
 void call_cancel(struct call *c);
 void call_times(const struct call *c, struct call_times *out);

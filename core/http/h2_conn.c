@@ -53,14 +53,14 @@ conn_calm(struct h2_conn *c, enum h2_flood why)
 	h2_server_mark(c);
 }
 
-static bool
-conn_take(struct h2_conn *c, struct h2_bucket *b, uint32_t cost, uint32_t burst,
-    uint32_t rate)
+bool
+h2_conn_take(struct h2_bucket *b, uint64_t now_ms, uint32_t cost,
+    uint32_t burst, uint32_t rate)
 {
-	uint64_t now = conn_now_ms(c), more = (now - b->at_ms) * rate / 1000;
+	uint64_t more = (now_ms - b->at_ms) * rate / 1000;
 
 	if (more != 0) {
-		b->at_ms = now;
+		b->at_ms = now_ms;
 		if (b->have < burst)
 			b->have = more < burst - b->have
 			    ? b->have + (uint32_t)more
@@ -75,14 +75,16 @@ conn_take(struct h2_conn *c, struct h2_bucket *b, uint32_t cost, uint32_t burst,
 void
 h2_conn_idle_frame(struct h2_conn *c, uint32_t cost, enum h2_flood what)
 {
-	if (!conn_take(c, &c->idle, cost, H2_IDLE_BURST, H2_IDLE_RATE))
+	if (!h2_conn_take(&c->idle, conn_now_ms(c), cost, H2_IDLE_BURST,
+		H2_IDLE_RATE))
 		conn_calm(c, what);
 }
 
 void
 h2_conn_reset_frame(struct h2_conn *c)
 {
-	if (!conn_take(c, &c->resets, 1, H2_RESET_BURST, H2_RESET_RATE))
+	if (!h2_conn_take(&c->resets, conn_now_ms(c), 1, H2_RESET_BURST,
+		H2_RESET_RATE))
 		conn_calm(c, H2_FLOOD_RESET);
 }
 

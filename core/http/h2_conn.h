@@ -136,6 +136,8 @@ void h2_server_mark(struct h2_conn *c);
 /* Closes; the struct lives until the end of the turn.  Not from nghttp2. */
 void h2_server_kill(struct h2_conn *c, bool graceful);
 struct view h2_server_date(struct h2_server *s);
+/* nghttp2's memory is ours; for its sessions of either side. */
+nghttp2_mem *h2_server_mem(void);
 
 /* ---- h2_conn.c ------------------------------------------------------------ */
 
@@ -160,6 +162,9 @@ void h2_conn_stream_gone(struct h2_stream *s, enum exchange_gone why);
 /* Takes cost from the bucket; an empty one ends the connection. */
 void h2_conn_idle_frame(struct h2_conn *c, uint32_t cost, enum h2_flood what);
 void h2_conn_reset_frame(struct h2_conn *c);
+/* False when there is not enough in it; rate is what comes in a second. */
+bool h2_conn_take(struct h2_bucket *b, uint64_t now_ms, uint32_t cost,
+    uint32_t burst, uint32_t rate);
 
 /* ---- h2_request.c --------------------------------------------------------- */
 

@@ -206,12 +206,19 @@ server_realloc(void *p, size_t n, void *arg)
 	return mem_realloc_for(MEM_HTTP2, p, n);
 }
 
+nghttp2_mem *
+h2_server_mem(void)
+{
+	static nghttp2_mem mem = { NULL, server_malloc, server_release,
+		server_calloc, server_realloc };
+
+	return &mem;
+}
+
 int
 h2_server_adopt(struct h2_server *s, struct stream *st, struct view bytes,
     uint64_t number, unsigned listener, const struct h1_limits *limits)
 {
-	static nghttp2_mem mem = { NULL, server_malloc, server_release,
-		server_calloc, server_realloc };
 	struct h2_conn *c = mem_calloc(1, sizeof(*c));
 	struct stream_owner owner = { .ready = h2_conn_ready, .arg = c };
 
@@ -219,7 +226,7 @@ h2_server_adopt(struct h2_server *s, struct stream *st, struct view bytes,
 		c->timer = loop_timer_new(s->loop, h2_conn_deadline, c);
 	if (c == NULL || c->timer == NULL ||
 	    nghttp2_session_server_new3(&c->session, s->callbacks, c, s->option,
-		&mem) != 0) {
+		h2_server_mem()) != 0) {
 		stream_free(st, false);
 		if (c != NULL)
 			loop_timer_free(c->timer);

@@ -71,16 +71,28 @@ public_error(int err)
 	}
 }
 
+/* Those that wait for a connection of their server look anew. */
+static void
+share_wake(struct server *s)
+{
+	struct pool_lease *l;
+
+	s->leader = NULL;
+	while ((l = TAILQ_FIRST(&s->waiting)) != NULL) {
+		TAILQ_REMOVE(&s->waiting, l, link);
+		enqueue(l, LEASE_START);
+	}
+}
+
 /* This server did not work out: the next one, or the end. */
 static void
-attempt_failed(struct pool_lease *l, int err, const char *stage,
+attempt_over(struct pool_lease *l, int err, const char *stage,
     const char *cause)
 {
 	struct server *next = NULL;
 	bool only = l->only;
 
 	set_why(l, stage, cause);
-	l->pool->stats.connect_errors++;
 	lease_abort(l);
 	/* want of memory is our fault, not the server's */
 	if (err != SP_E_NOMEM) {
@@ -97,11 +109,82 @@ attempt_failed(struct pool_lease *l, int err, const char *stage,
 	enqueue(l, LEASE_DONE);
 }
 
+/* Nor did it for those that waited for this connection. */
+static void
+attempt_failed(struct pool_lease *l, int err, const char *stage,
+    const char *cause)
+{
+	struct server *s = l->server;
+	struct lease_list with;
+	struct pool_lease *w;
+
+	l->pool->stats.connect_errors++;
+	TAILQ_INIT(&with);
+	if (s->leader == l) {
+		if (err != SP_E_NOMEM)
+			TAILQ_CONCAT(&with, &s->waiting, link);
+		share_wake(s);
+	}
+	attempt_over(l, err, stage, cause);
+	while ((w = TAILQ_FIRST(&with)) != NULL) {
+		TAILQ_REMOVE(&with, w, link);
+		attempt_over(w, err, stage, cause);
+	}
+}
+
+/* One with room is there, or on its way. */
+static bool
+share(struct pool_lease *l)
+{
+	const struct pool_sharer *by = l->pool->sharer;
+	struct server *s = l->server;
+
+	l->share = by->ask(by->arg, s->slot);
+	if (l->share != NULL) {
+		l->reused = true;
+		l->pool->stats.reuses++;
+		enqueue(l, LEASE_DONE);
+		return true;
+	}
+	if (!by->expects(by->arg, s->slot))
+		return false;
+	if (s->leader == NULL) {
+		s->leader = l;
+		return false;
+	}
+	l->state = LEASE_WAIT;
+	TAILQ_INSERT_TAIL(&s->waiting, l, link);
+	return true;
+}
+
+static int
+share_offer(struct pool_lease *l)
+{
+	const struct pool_sharer *by = l->pool->sharer;
+	int rc = by->offer(by->arg, l->server->slot, l->stream, &l->share);
+
+	if (rc != 0)
+		return rc;
+	if (l->share != NULL)
+		l->stream = NULL;
+	if (l->server->leader == l)
+		share_wake(l->server);
+	return 0;
+}
+
 static void
 connected(struct pool_lease *l)
 {
+	int rc = l->pool->sharer != NULL ? share_offer(l) : 0;
+
 	loop_timer_free(l->timer);
 	l->timer = NULL;
+	if (rc != 0) {
+		attempt_failed(l, rc, "HTTP/2",
+		    rc == SP_E_TLS ? "the server does not offer it"
+				   : err_str(rc));
+		return;
+	}
 	if (!l->server->late)
 		pool_servers_good(l);
 	enqueue(l, LEASE_DONE);
@@ -219,6 +302,8 @@ begin(struct pool_lease *l)
 	uint64_t now = loop_now_ms(l->pool->loop);
 	int rc;
 
+	if (l->pool->sharer != NULL && share(l))
+		return;
 	if (s->fails != 0 && pool_servers_is_up(s, now) && !l->check)
 		l->probe = s->probing = true;
 	if (s->is_unix) {
@@ -242,7 +327,7 @@ tell(struct pool_lease *l)
 
 	if (l->err == 0) {
 		l->state = LEASE_LENT;
-		p->stats.busy++;
+		p->stats.busy += l->share == NULL;
 		l->cb(l->arg, 0, l);
 		return;
 	}
@@ -341,6 +426,12 @@ give_back(struct pool_lease *l, bool reusable)
 	struct server *s = l->server;
 
 	l->pool->open--;
+	if (l->share != NULL) {
+		l->pool->sharer->close(l->share);
+		pool_servers_leave(l);
+		lease_free(l);
+		return;
+	}
 	if (reusable && l->pool->keepalive > 0 && !s->removed && !s->draining &&
 	    stream_error(l->stream) == 0 && !stream_pending(l->stream)) {
 		/* it has the server still, which stays as long as that */
@@ -440,6 +531,12 @@ pool_lease_stream(struct pool_lease *l)
 	return l->stream;
 }
 
+void *
+pool_lease_share(const struct pool_lease *l)
+{
+	return l->share;
+}
+
 bool
 pool_lease_reused(const struct pool_lease *l)
 {
@@ -498,7 +595,7 @@ pool_release(struct pool_lease *l, bool reusable)
 		pool_cancel(l);
 		return;
 	}
-	l->pool->stats.busy--;
+	l->pool->stats.busy -= l->share == NULL;
 	give_back(l, reusable);
 }
 
@@ -518,6 +615,10 @@ pool_cancel(struct pool_lease *l)
 		give_back(l, true);
 		return;
 	}
+	if (l->state == LEASE_WAIT)
+		TAILQ_REMOVE(&l->server->waiting, l, link);
+	if (l->server != NULL && l->server->leader == l)
+		share_wake(l->server);
 	pool_servers_leave(l);
 	l->pool->open--;
 	lease_free(l);
@@ -565,6 +666,7 @@ pool_new(struct loop *l, struct resolver *r, const struct pool_params *params,
 	p->loop = l;
 	p->resolver = r;
 	p->tls = params->tls != NULL ? tls_ref(params->tls) : NULL;
+	p->sharer = params->sharer;
 	rc = pool_init(p, params);
 	if (rc != 0) {
 		pool_free(p);

@@ -23,6 +23,27 @@ struct pool_server {
 	struct view base; /* what its paths begin with; tells servers apart */
 	struct view url; /* for people */
 };
+
+/*
+ * Connections that many leases use at once (HTTP/2) are kept by somebody else,
+ * who is asked before one is dialled, and offered each one that is.  Servers
+ * are told apart as pool_lease_server() does.
+ */
+struct pool_sharer {
+	/* A share of a connection to that server that has room; NULL none. */
+	void *(*ask)(void *arg, size_t server);
+	/* One that is on its way may have room for others: they wait for it. */
+	bool (*expects)(void *arg, size_t server);
+	/*
+	 * A connection came up.  0 and *share set: taken, s is the sharer's
+	 * now; 0 and NULL: it is for one lease alone.  Else it is not used.
+	 */
+	int (*offer)(void *arg, size_t server, struct stream *s, void **share);
+	void (*close)(void *share); /* its lease is over */
+	/* Of that server's no other call may be put on any. */
+	void (*forget)(void *arg, size_t server);
+	void *arg;
+};
 struct pool_params {
 	struct view name; /* for messages; copied */
 	const struct pool_server *servers; /* 1 to 64; copied */
@@ -32,6 +53,7 @@ struct pool_params {
 	uint64_t keepalive; /* idle connections kept, all servers */
 	uint64_t keepalive_timeout_ms;
 	struct tls_ctx *tls; /* for the servers with tls; referenced */
+	const struct pool_sharer *sharer; /* borrowed; NULL none */
 };
 struct pool_stats {
 	uint64_t connects, reuses, connect_errors;
@@ -81,7 +103,8 @@ int pool_get(struct pool *p, const struct pool_ask *ask,
     struct pool_lease **out) must_check;
 /* Whether a server takes calls that is not among those. */
 bool pool_has_other(const struct pool *p, uint64_t tried);
-struct stream *pool_lease_stream(struct pool_lease *l);
+struct stream *pool_lease_stream(struct pool_lease *l); /* NULL: a share */
+void *pool_lease_share(const struct pool_lease *l); /* NULL: a stream */
 bool pool_lease_reused(const struct pool_lease *l);
 /* Of a connection that is lent: its server's slot and how to address it. */
 size_t pool_lease_server(const struct pool_lease *l);

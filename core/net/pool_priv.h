@@ -13,6 +13,7 @@ enum lease_state {
 	LEASE_RESOLVE,
 	LEASE_DIAL,
 	LEASE_TLS,
+	LEASE_WAIT, /* for the connection of server.leader */
 	LEASE_DONE, /* queued, to be told */
 	LEASE_TOLD, /* of a failure, right now */
 	LEASE_LENT,
@@ -44,15 +45,18 @@ struct server {
 	size_t idle_n;
 	struct resolver_addr last; /* where it answered */
 	struct lease_list idle; /* latest first */
+	struct pool_lease *leader; /* its connection may be shared */
+	struct lease_list waiting; /* for that */
 };
 
 /* A connection; the same object while it is lent and while it is idle. */
 struct pool_lease {
-	TAILQ_ENTRY(pool_lease) link; /* in pool.queue or server.idle */
+	TAILQ_ENTRY(pool_lease) link; /* in pool.queue, server.idle, .waiting */
 	TAILQ_ENTRY(pool_lease) age; /* in pool.idle */
 	struct pool *pool;
 	struct server *server; /* NULL: none takes calls, or it was told */
 	struct stream *stream;
+	void *share; /* instead of a stream; NULL none */
 	struct resolver_query *query;
 	struct dial *dial;
 	struct loop_timer *timer;
@@ -76,6 +80,7 @@ struct pool {
 	struct resolver *resolver;
 	char *name;
 	struct tls_ctx *tls;
+	const struct pool_sharer *sharer; /* NULL none */
 	struct loop_task *task;
 	struct loop_timer *timer; /* the oldest idle one's end */
 	struct lease_list queue;

@@ -160,6 +160,22 @@ server_free(struct server *s)
 	mem_free(s);
 }
 
+/* Connections that calls share are not used for others any more. */
+static void
+unshare(struct pool *p, const struct server *s)
+{
+	if (p->sharer != NULL)
+		p->sharer->forget(p->sharer->arg, s->slot);
+}
+
+static void
+vacate(struct pool *p, struct server *s)
+{
+	unshare(p, s);
+	p->slots[s->slot] = NULL;
+	server_free(s);
+}
+
 void
 pool_servers_leave(struct pool_lease *l)
 {
@@ -170,10 +186,8 @@ pool_servers_leave(struct pool_lease *l)
 	end_probe(l);
 	l->server = NULL;
 	s->busy--;
-	if (s->removed && s->busy == 0 && TAILQ_EMPTY(&s->idle)) {
-		l->pool->slots[s->slot] = NULL;
-		server_free(s);
-	}
+	if (s->removed && s->busy == 0 && TAILQ_EMPTY(&s->idle))
+		vacate(l->pool, s);
 }
 
 void
@@ -183,10 +197,9 @@ pool_servers_quiet(struct pool *p, struct server *s)
 
 	while ((l = TAILQ_FIRST(&s->idle)) != NULL)
 		pool_idle_drop(l);
-	if (s->removed && s->busy == 0) {
-		p->slots[s->slot] = NULL;
-		server_free(s);
-	}
+	unshare(p, s);
+	if (s->removed && s->busy == 0)
+		vacate(p, s);
 }
 
 void
@@ -223,6 +236,7 @@ server_init(struct server *s, const struct pool_server *from)
 	char label[320];
 
 	TAILQ_INIT(&s->idle);
+	TAILQ_INIT(&s->waiting);
 	s->port = from->port;
 	s->is_unix = from->is_unix;
 	s->tls = from->tls;

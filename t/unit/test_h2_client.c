@@ -1,0 +1,1079 @@
+/* Calls over HTTP/2: shared connections, every way to end and to break. */
+#include "config.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "event/resolver.h"
+#include "h2_upstream.h"
+#include "http/call.h"
+#include "http/h2_client.h"
+
+enum { CALLS = 64 };
+
+/* What the owner of one call was told. */
+struct seen {
+	struct call *call;
+	struct buf text; /* "200 {a=b;}" */
+	struct buf body;
+	unsigned heads, ends, fails;
+	bool delimited;
+	enum call_failure why;
+	char words[200];
+	bool cancel_at_head, cancel_at_body, pause_at_head;
+};
+
+static struct resolver *resolver;
+static struct pool *pool;
+static struct h2_client *client;
+static uint16_t port;
+static struct seen seen[CALLS];
+
+static void
+must(int rc)
+{
+	if (rc != 0)
+		abort();
+}
+
+static void
+on_head(void *arg, struct call *c, const struct head_reply *head)
+{
+	struct seen *s = arg;
+	size_t i;
+
+	s->heads++;
+	must(buf_printf(&s->text, "%u %lld {", head->status,
+	    (long long)head->content_length));
+	for (i = 0; i < head->fields.n; i++)
+		must(buf_printf(&s->text, "%.*s=%.*s;",
+		    VIEW_ARG(head->fields.v[i].name),
+		    VIEW_ARG(head->fields.v[i].value)));
+	must(buf_add_str(&s->text, "}"));
+	if (s->pause_at_head)
+		call_pause(c, true);
+	if (s->cancel_at_head) {
+		call_cancel(c);
+		s->call = NULL;
+	}
+}
+
+static void
+on_body(void *arg, struct call *c, struct view data)
+{
+	struct seen *s = arg;
+
+	must(buf_add_view(&s->body, data));
+	if (s->cancel_at_body) {
+		call_cancel(c);
+		s->call = NULL;
+	}
+}
+
+static void
+on_end(void *arg, struct call *c, bool delimited)
+{
+	struct seen *s = arg;
+
+	(void)c;
+	s->ends++;
+	s->delimited = delimited;
+	s->call = NULL;
+}
+
+static void
+on_fail(void *arg, struct call *c, enum call_failure why, const char *text)
+{
+	struct seen *s = arg;
+
+	(void)c;
+	s->fails++;
+	s->why = why;
+	(void)snprintf(s->words, sizeof(s->words), "%s", text);
+	s->call = NULL;
+}
+
+static void
+seen_reset(struct seen *s)
+{
+	buf_clear(&s->text);
+	buf_clear(&s->body);
+	*s = (struct seen){ .text = BUF_INIT(1 << 20),
+		.body = BUF_INIT(1 << 26) };
+}
+
+/* ---- the pool, and calls --------------------------------------------------
+ */
+
+static int
+pool_try(uint64_t keepalive_timeout_ms)
+{
+	const struct pool_server server = { .host = VIEW("127.0.0.1"),
+		.port = port };
+	const struct h2_client_params hp = { .name = VIEW("t"),
+		.always = true,
+		.keepalive_timeout_ms = keepalive_timeout_ms,
+		.header_max = 4000 };
+	struct pool_params params = { .name = VIEW("t"),
+		.servers = &server,
+		.servers_n = 1,
+		.connect_timeout_ms = 10000,
+		.keepalive = 4,
+		.keepalive_timeout_ms = 60000 };
+	int rc = h2_client_new(loop, &hp, &client);
+
+	if (rc != 0)
+		return rc;
+	params.sharer = h2_client_sharer(client);
+	rc = pool_new(loop, resolver, &params, &pool);
+	if (rc != 0) {
+		h2_client_free(client);
+		client = NULL;
+	}
+	return rc;
+}
+
+static void
+start(void)
+{
+	must(pool_try(60000));
+}
+
+static const struct call_server called = { VIEW_INIT("up:99"),
+	VIEW_INIT("/base") };
+
+static struct call_params
+params(void)
+{
+	return (struct call_params){ .pool = pool,
+		.affinity = VIEW("k"),
+		.method = VIEW("POST"),
+		.servers = &called,
+		.servers_n = 1,
+		.target = VIEW("/v1/x"),
+		.body = VIEW("{}"),
+		.send_timeout_ms = 9000,
+		.first_byte_timeout_ms = 9000,
+		.read_timeout_ms = 9000,
+		.header_max = 4000,
+		.decoded_max = 1 << 20 };
+}
+
+static void
+begin_with(size_t at, const struct call_params *cp)
+{
+	struct call_owner owner = { on_head, on_body, on_end, on_fail,
+		&seen[at] };
+
+	seen_reset(&seen[at]);
+	must(call_start(loop, cp, &owner, &seen[at].call));
+}
+
+static void
+begin(size_t at)
+{
+	struct call_params cp = params();
+
+	begin_with(at, &cp);
+}
+
+static void
+stop(void)
+{
+	size_t i;
+
+	for (i = 0; i < CALLS; i++) {
+		if (seen[i].call != NULL)
+			call_cancel(seen[i].call);
+		seen_reset(&seen[i]);
+	}
+	pool_free(pool);
+	h2_client_free(client);
+	pool = NULL;
+	client = NULL;
+	h2s_reset();
+}
+
+/* ---- conditions ----------------------------------------------------------- */
+
+static size_t want_requests, want_ends;
+static unsigned want_accepted;
+
+static bool
+is_asked(void)
+{
+	size_t i, n = 0;
+
+	h2s_pump();
+	for (i = 0; i < h2s.rq_n; i++)
+		n += h2s.rq[i].end;
+	return n >= want_requests;
+}
+
+static void
+wait_asked(size_t n, const char *what)
+{
+	want_requests = n;
+	wait_for(is_asked, what);
+}
+
+static bool
+is_begun(void)
+{
+	h2s_pump();
+	return h2s.rq_n >= want_requests;
+}
+
+static bool
+is_over(void)
+{
+	size_t i, n = 0;
+
+	h2s_pump();
+	for (i = 0; i < CALLS; i++)
+		n += seen[i].ends + seen[i].fails;
+	return n >= want_ends;
+}
+
+static void
+wait_over(size_t n, const char *what)
+{
+	want_ends = n;
+	wait_for(is_over, what);
+}
+
+static bool
+is_accepted(void)
+{
+	h2s_pump();
+	return h2s.accepted >= want_accepted;
+}
+
+static bool
+is_headed(void)
+{
+	h2s_pump();
+	return seen[0].heads != 0;
+}
+
+static bool
+is_closed(void)
+{
+	h2s_pump();
+	return h2s.rq[0].closed;
+}
+
+static bool
+is_left(void)
+{
+	h2s_pump();
+	return peers[h2s.conn].eof || peers[h2s.conn].reset;
+}
+
+static bool
+is_quiet(void)
+{
+	struct h2_client_stats st;
+
+	h2s_pump();
+	h2_client_stats(client, &st);
+	return st.connections == 0;
+}
+
+static bool
+is_pumped(void)
+{
+	h2s_pump();
+	return false;
+}
+
+static void
+turns(int n)
+{
+	peer_cond = is_pumped;
+	peer_ticks = n;
+	loop_timer_set(peer_timer, 0);
+	if (loop_run(loop) != 0)
+		abort();
+}
+
+/* ---- what is right -------------------------------------------------------- */
+
+static void
+test_request(void)
+{
+	static const char *const fields[] = { "a", "b", "content-length", "2",
+		NULL };
+	struct head_field f[4] = { { VIEW("X-Upper"), VIEW("Val") },
+		{ VIEW("Connection"), VIEW("keep-alive") },
+		{ VIEW("TE"), VIEW("trailers") },
+		{ VIEW("Authorization"), VIEW("Bearer k") } };
+	const struct head_fields hf = { .v = f, .n = 4, .cap = 4 };
+	struct call_params cp;
+	struct h2_client_stats st;
+
+	start();
+	cp = params();
+	cp.fields = &hf;
+	begin_with(0, &cp);
+	wait_asked(1, "asked");
+	tap_is_mem(buf_view(&h2s.rq[0].head).p, buf_len(&h2s.rq[0].head),
+	    ":method=POST;:scheme=http;:authority=up:99;:path=/base/v1/x;"
+	    "x-upper=Val;authorization=Bearer k;accept-encoding=identity;"
+	    "content-length=2;",
+	    137, "pseudo-header fields, names in lower case, no hop-by-hop");
+	tap_is_mem(buf_view(&h2s.rq[0].body).p, buf_len(&h2s.rq[0].body), "{}",
+	    2, "its body");
+	h2s_head(&h2s.rq[0], "103", false, NULL);
+	h2s_head(&h2s.rq[0], "200", false, fields);
+	h2s_body(&h2s.rq[0], VIEW("hi"), false);
+	wait_over(1, "over");
+	tap_ok(seen[0].ends == 1 && seen[0].delimited && seen[0].heads == 1,
+	    "an interim reply is swallowed, the end is marked");
+	tap_is_mem(buf_view(&seen[0].text).p, buf_len(&seen[0].text),
+	    "200 2 {a=b;}", 12, "the head");
+	tap_is_mem(buf_view(&seen[0].body).p, buf_len(&seen[0].body), "hi", 2,
+	    "and the body");
+	h2_client_stats(client, &st);
+	tap_ok(st.connections == 1 && st.idle == 1 && st.streams == 0 &&
+		st.requests == 1,
+	    "what is counted");
+	cp.method = VIEW("HEAD");
+	cp.body = VIEW_NONE;
+	cp.target = VIEW("?q");
+	begin_with(0, &cp);
+	wait_asked(2, "on the same connection");
+	h2s_head(&h2s.rq[1], "200", true, fields);
+	wait_over(1, "over");
+	tap_ok(seen[0].ends == 1 && buf_len(&seen[0].body) == 0 &&
+		h2s.accepted == 1,
+	    "HEAD has a length and no body");
+	cp.method = VIEW("GET");
+	begin_with(0, &cp);
+	wait_asked(3, "a third");
+	h2s_head(&h2s.rq[2], "200", false, NULL);
+	h2s_body(&h2s.rq[2], VIEW("x"), true);
+	turns(3);
+	tap_is_int(seen[0].ends, 0, "not over before END_STREAM");
+	h2s_head(&h2s.rq[2], "", true, fields);
+	turns(3);
+	stop();
+}
+
+static void
+test_trailers(void)
+{
+	nghttp2_nv nv = h2c_nv("grpc-status", "0");
+
+	start();
+	begin(0);
+	wait_asked(1, "asked");
+	h2s_head(&h2s.rq[0], "200", false, NULL);
+	h2s_body(&h2s.rq[0], VIEW("x"), true);
+	must(nghttp2_submit_headers(h2s.session[0], 1, h2s.rq[0].id, NULL, &nv,
+	    1, NULL));
+	wait_over(1, "trailers end it");
+	tap_ok(seen[0].ends == 1 &&
+		view_eq(buf_view(&seen[0].text), VIEW("200 -1 {}")) &&
+		buf_len(&seen[0].body) == 1,
+	    "and are dropped");
+	stop();
+}
+
+/* Many at once on one connection; each gets its own. */
+static void
+test_many(void)
+{
+	static const char *const names[] = { "zero", "one", "two" };
+	struct call_params cp;
+	char target[20];
+	size_t i, good = 0;
+
+	h2s.byte = true;
+	start();
+	for (i = 0; i < 60; i++) {
+		cp = params();
+		(void)snprintf(target, sizeof(target), "/%zu", i);
+		cp.target = view_str(target);
+		begin_with(i, &cp);
+	}
+	wait_asked(60, "60 calls");
+	tap_is_int(h2s.accepted, 1, "on one connection");
+	for (i = 60; i-- > 0;)
+		h2s_reply(&h2s.rq[i], names[i % 3]);
+	wait_over(60, "are answered, last first, in single bytes");
+	for (i = 0; i < 60; i++)
+		good += seen[i].ends == 1 &&
+		    view_eq(buf_view(&seen[i].body), view_str(names[i % 3]));
+	tap_is_int((long long)good, 60, "each with its own reply");
+	stop();
+}
+
+static void
+test_limit(void)
+{
+	size_t i;
+
+	h2s.max_streams = 3;
+	start();
+	begin(0);
+	wait_asked(1, "the first");
+	for (i = 1; i < 7; i++)
+		begin(i);
+	wait_asked(7, "seven calls to a server that allows three at once");
+	tap_is_int(h2s.accepted, 3, "need three connections");
+	for (i = 0; i < 7; i++)
+		h2s_reply(&h2s.rq[i], "x");
+	wait_over(7, "are answered");
+	for (i = 0; i < 3; i++)
+		begin(i);
+	wait_asked(10, "three more");
+	tap_is_int(h2s.accepted, 3, "need no new connection");
+	stop();
+	/* those that wait for a connection that does not come up */
+	close(h2s.lfd);
+	start();
+	for (i = 0; i < 3; i++)
+		begin(i);
+	call_cancel(seen[1].call);
+	seen[1].call = NULL;
+	wait_over(2, "nobody listens");
+	tap_ok(seen[0].why == CALL_CONNECT && seen[2].why == CALL_CONNECT &&
+		seen[2].words[0] != '\0',
+	    "all fail: %s", seen[2].words);
+	stop();
+	h2s.lfd = peer_listen(&port);
+	/* the one that they wait for is given up */
+	start();
+	for (i = 0; i < 3; i++)
+		begin(i);
+	turns(1);
+	call_cancel(seen[0].call);
+	seen[0].call = NULL;
+	wait_asked(2, "the others go on");
+	stop();
+}
+
+/* ---- going away -----------------------------------------------------------
+ */
+
+static void
+test_goaway(void)
+{
+	start();
+	begin(0);
+	begin(1);
+	wait_asked(2, "two calls");
+	/* the second was not processed */
+	must(
+	    nghttp2_submit_goaway(h2s.session[0], 0, h2s.rq[0].id, 0, NULL, 0));
+	wait_asked(3, "the one above the last stream is sent again");
+	tap_is_int(h2s.accepted, 2, "on another connection");
+	h2s_reply(&h2s.rq[0], "old");
+	h2s_reply(&h2s.rq[2], "new");
+	wait_over(2, "both are answered");
+	tap_ok(view_eq(buf_view(&seen[0].body), VIEW("old")) &&
+		view_eq(buf_view(&seen[1].body), VIEW("new")),
+	    "each by its own");
+	begin(2);
+	wait_asked(4, "a new call");
+	tap_ok(h2s.rq[3].conn == h2s.rq[2].conn,
+	    "is not put on the one that goes away");
+	stop();
+	/* REFUSED_STREAM, again and again */
+	start();
+	begin(0);
+	for (size_t i = 0; i < 4; i++) {
+		wait_asked(i + 1, "asked");
+		must(nghttp2_submit_rst_stream(h2s.session[0], 0, h2s.rq[i].id,
+		    NGHTTP2_REFUSED_STREAM));
+	}
+	wait_over(1, "refused four times");
+	tap_ok(seen[0].fails == 1 && seen[0].why == CALL_BROKEN &&
+		h2s.accepted == 1,
+	    "fails: %s", seen[0].words);
+	stop();
+}
+
+static void
+test_stale(void)
+{
+	start();
+	begin(0);
+	wait_asked(1, "asked");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_over(1, "over");
+	begin(0);
+	wait_asked(2, "on the idle connection");
+	h2s_hang_up(0, true);
+	wait_asked(3, "which breaks: asked again");
+	tap_is_int(h2s.accepted, 2, "on a fresh one");
+	h2s_hang_up(h2s.conn, false);
+	wait_over(1, "which breaks, too");
+	tap_ok(seen[0].fails == 1 && seen[0].why == CALL_BROKEN, "fails: %s",
+	    seen[0].words);
+	stop();
+	/* not one that the server has shown to be alive */
+	start();
+	begin(0);
+	begin(1);
+	wait_asked(2, "two calls");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_over(1, "one is answered");
+	h2s_hang_up(0, true);
+	wait_over(2, "the other is not");
+	tap_ok(seen[1].why == CALL_BROKEN && h2s.accepted == 1,
+	    "and not sent again: %s", seen[1].words);
+	stop();
+}
+
+static void
+test_idle(void)
+{
+	must(pool_try(20));
+	begin(0);
+	wait_asked(1, "asked");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_over(1, "over");
+	wait_for(is_quiet, "closed when idle too long");
+	wait_for(is_left, "the server sees it");
+	tap_ok(h2s.went && h2s.went_code == 0, "after a GOAWAY");
+	stop();
+	must(pool_try(0));
+	begin(0);
+	wait_asked(1, "asked");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_for(is_quiet, "closed at once where nothing is kept");
+	stop();
+	/* the server closes an idle one */
+	start();
+	begin(0);
+	wait_asked(1, "asked");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_over(1, "over");
+	h2s_hang_up(0, false);
+	wait_for(is_quiet, "closed by the server");
+	begin(0);
+	wait_asked(2, "the next call");
+	tap_is_int(h2s.accepted, 2, "has a new one");
+	stop();
+}
+
+/* ---- cancelling, pausing, deadlines --------------------------------------- */
+
+static void
+test_cancel(void)
+{
+	start();
+	begin(0);
+	begin(1);
+	wait_asked(2, "two calls");
+	call_cancel(seen[0].call);
+	seen[0].call = NULL;
+	wait_for(is_closed, "one is cancelled");
+	tap_is_int(h2s.rq[0].code, NGHTTP2_CANCEL, "by RST_STREAM");
+	turns(3);
+	tap_is_int(h2s.pings, 1, "the server is asked whether it lives");
+	h2s_reply(&h2s.rq[1], "x");
+	wait_over(1, "the other goes on");
+	tap_is_int(seen[1].ends, 1, "to its end");
+	begin(0);
+	wait_asked(3, "the next");
+	tap_is_int(h2s.accepted, 1, "uses the same connection");
+	seen[0].cancel_at_head = true;
+	h2s_reply(&h2s.rq[2], "x");
+	turns(5);
+	tap_ok(h2s.rq[2].closed && buf_len(&seen[0].body) == 0,
+	    "cancelled by head()");
+	begin(0);
+	wait_asked(4, "the next");
+	seen[0].cancel_at_body = true;
+	h2s_head(&h2s.rq[3], "200", false, NULL);
+	h2s_body(&h2s.rq[3], VIEW("abc"), true);
+	turns(5);
+	tap_ok(h2s.rq[3].closed && buf_len(&seen[0].body) == 3,
+	    "cancelled by body()");
+	tap_is_int(h2s.accepted, 1, "still the same connection");
+	stop();
+	start();
+	begin(0);
+	call_cancel(seen[0].call);
+	seen[0].call = NULL;
+	turns(3);
+	tap_is_int(seen[0].fails, 0, "cancelled before it connects");
+	stop();
+}
+
+static void
+test_pause(void)
+{
+	static char bytes[3000000];
+	struct call_params cp;
+	size_t before;
+
+	memset(bytes, 'B', sizeof(bytes));
+	start();
+	cp = params();
+	cp.read_timeout_ms = 200;
+	begin_with(0, &cp);
+	seen[0].pause_at_head = true;
+	begin(1);
+	wait_asked(2, "two calls");
+	h2s_head(&h2s.rq[0], "200", false, NULL);
+	h2s_body(&h2s.rq[0], view_of(bytes, sizeof(bytes)), false);
+	wait_for(is_headed, "one paused at the head");
+	turns(300);
+	before = h2s.rq[0].send.at;
+	tap_ok(before <= 262144 && buf_len(&seen[0].body) == 0,
+	    "its window closes: %zu", before);
+	h2s_head(&h2s.rq[1], "200", false, NULL);
+	h2s_body(&h2s.rq[1], view_of(bytes, sizeof(bytes)), false);
+	wait_over(1, "the other is not held back");
+	tap_ok(seen[1].ends == 1 && buf_len(&seen[1].body) == sizeof(bytes),
+	    "by the window of the connection");
+	tap_is_int(seen[0].fails, 0, "no deadline while paused");
+	call_pause(seen[0].call, false);
+	wait_over(2, "it goes on");
+	tap_ok(seen[0].ends == 1 && buf_len(&seen[0].body) == sizeof(bytes),
+	    "with all of it");
+	stop();
+	/* paused at the end */
+	start();
+	begin(0);
+	seen[0].pause_at_head = true;
+	wait_asked(1, "asked");
+	h2s_reply(&h2s.rq[0], "hello");
+	turns(10);
+	tap_ok(seen[0].heads == 1 && seen[0].ends == 0 &&
+		buf_len(&seen[0].body) == 0,
+	    "nothing while paused");
+	call_pause(seen[0].call, false);
+	wait_over(1, "then all");
+	tap_is_int((long long)buf_len(&seen[0].body), 5, "bytes, and the end");
+	stop();
+}
+
+static void
+test_upload(void)
+{
+	enum { LARGE = 2000000 };
+	static char bytes[LARGE];
+	struct call_params cp;
+
+	memset(bytes, 'A', LARGE);
+	h2s.manual = true;
+	start();
+	cp = params();
+	cp.body = view_of(bytes, LARGE);
+	cp.send_timeout_ms = 400;
+	begin_with(0, &cp);
+	begin(1);
+	want_requests = 2;
+	wait_for(is_begun, "a large request and a small one");
+	turns(20);
+	tap_is_int((long long)(buf_len(&h2s.rq[0].body) +
+		       buf_len(&h2s.rq[1].body)),
+	    65535, "not more than the windows");
+	while (buf_len(&h2s.rq[0].body) < LARGE && seen[0].fails == 0) {
+		must(nghttp2_submit_window_update(h2s.session[0], 0,
+		    h2s.rq[0].id, 65535));
+		must(nghttp2_submit_window_update(h2s.session[0], 0, 0, 65535));
+		turns(2);
+	}
+	h2s_reply(&h2s.rq[0], "x");
+	h2s_reply(&h2s.rq[1], "x");
+	wait_over(2, "they go on as the windows open");
+	tap_ok(seen[0].ends == 1 && buf_len(&h2s.rq[0].body) == LARGE,
+	    "arrives whole: %s", seen[0].words);
+	begin_with(0, &cp);
+	wait_over(2, "a window that stays shut");
+	tap_ok(seen[0].fails == 1 && seen[0].why == CALL_SEND_TIMEOUT,
+	    "is a send timeout: %s", seen[0].words);
+	turns(3);
+	tap_ok(h2s.rq[2].closed && h2s.rq[2].code == NGHTTP2_CANCEL,
+	    "the stream is reset");
+	stop();
+	/* an early reply */
+	h2s.manual = true;
+	start();
+	cp.pool = pool;
+	cp.send_timeout_ms = 9000;
+	begin_with(0, &cp);
+	want_requests = 1;
+	wait_for(is_begun, "a large request");
+	turns(5);
+	h2s_head(&h2s.rq[0], "413", false, NULL);
+	wait_for(is_headed, "is answered early");
+	memset(bytes, 'Z', LARGE);
+	must(nghttp2_submit_window_update(h2s.session[0], 0, h2s.rq[0].id,
+	    LARGE));
+	must(nghttp2_submit_window_update(h2s.session[0], 0, 0, LARGE));
+	turns(5);
+	tap_ok(view_find(buf_view(&h2s.rq[0].body), 'Z') ==
+		buf_len(&h2s.rq[0].body),
+	    "its body is touched no more");
+	h2s_body(&h2s.rq[0], VIEW("no"), false);
+	wait_over(1, "over");
+	tap_is_int(seen[0].ends, 1, "whole");
+	wait_for(is_closed, "the rest is called off");
+	tap_is_int(h2s.rq[0].code, NGHTTP2_NO_ERROR, "without an error");
+	stop();
+}
+
+static void
+test_timeouts(void)
+{
+	struct call_params cp;
+
+	start();
+	cp = params();
+	cp.first_byte_timeout_ms = 5;
+	begin_with(0, &cp);
+	wait_over(1, "no head in time");
+	tap_is_int(seen[0].why, CALL_FIRST_TIMEOUT, "is a first byte timeout");
+	cp = params();
+	cp.read_timeout_ms = 5;
+	begin_with(0, &cp);
+	wait_asked(2, "asked");
+	h2s_head(&h2s.rq[1], "200", false, NULL);
+	h2s_body(&h2s.rq[1], VIEW("x"), true);
+	wait_over(1, "silence within the body");
+	tap_is_int(seen[0].why, CALL_READ_TIMEOUT, "is a read timeout");
+	begin(0);
+	wait_asked(3, "the connection");
+	tap_is_int(h2s.accepted, 1, "stays");
+	stop();
+	/* a server whose socket takes nothing */
+	start();
+	cp = params();
+	cp.send_timeout_ms = 30;
+	begin_with(0, &cp);
+	want_accepted = 1;
+	wait_for(is_accepted, "accepted");
+	h2s_hang_up(h2s.conn, true);
+	wait_over(1, "a connection that breaks");
+	tap_ok(seen[0].fails == 1, "%s", seen[0].words);
+	stop();
+}
+
+/* ---- what is wrong -------------------------------------------------------- */
+
+static void
+test_broken(void)
+{
+	static const char *const two[] = { "content-length", "2", NULL };
+	static const char *const bad[] = { "content-length", "x", NULL };
+	static const char *const hop[] = { "connection", "close", NULL };
+	static const struct {
+		const char *what, *status;
+		const char *const *fields;
+		const char *body;
+		bool end_at_head;
+		enum call_failure why;
+	} v[] = {
+		{ "shorter than announced", "200", two, "x", false,
+		    CALL_BROKEN },
+		{ "longer than announced", "200", two, "xyz", false,
+		    CALL_BROKEN },
+		{ "bad length", "200", bad, NULL, false, CALL_MALFORMED },
+		{ "a field of the hop", "200", hop, NULL, false,
+		    CALL_MALFORMED },
+		{ "no number", "abc", NULL, NULL, false, CALL_MALFORMED },
+		{ "101", "101", NULL, NULL, false, CALL_MALFORMED },
+		{ "an interim reply that ends it", "103", NULL, NULL, true,
+		    CALL_MALFORMED },
+	};
+	size_t i, n;
+
+	start();
+	for (i = 0, n = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		begin(0);
+		wait_asked(++n, "asked");
+		h2s_head(&h2s.rq[n - 1], v[i].status, v[i].end_at_head,
+		    v[i].fields);
+		if (v[i].body != NULL)
+			h2s_body(&h2s.rq[n - 1], view_str(v[i].body), false);
+		wait_over(1, "over");
+		tap_ok(seen[0].fails == 1 && seen[0].why == v[i].why, "%s: %s",
+		    v[i].what, seen[0].words);
+	}
+	for (i = 0; i < 2; i++) {
+		begin(0);
+		wait_asked(++n, "asked");
+		if (i == 1) {
+			h2s_head(&h2s.rq[n - 1], "200", false, NULL);
+			h2s_body(&h2s.rq[n - 1], VIEW("x"), true);
+			turns(2);
+		}
+		must(nghttp2_submit_rst_stream(h2s.session[0], 0,
+		    h2s.rq[n - 1].id, NGHTTP2_INTERNAL_ERROR));
+		wait_over(1, "reset by the server");
+		tap_ok(seen[0].fails == 1 && seen[0].why == CALL_BROKEN, "%s",
+		    seen[0].words);
+	}
+	tap_is_int(h2s.accepted, 1, "all on one connection, which stays");
+	stop();
+}
+
+static void
+test_bombs(void)
+{
+	static char big[3000];
+	const char *const fields[] = { "a", big, "b", big, NULL };
+	const char *const huge[] = { "a", big, "b", big, "c", big, "d", big,
+		"e", big, "f", big, NULL };
+	size_t i;
+
+	memset(big, 'x', sizeof(big) - 1);
+	start();
+	begin(0);
+	begin(1);
+	wait_asked(2, "two calls");
+	h2s_head(&h2s.rq[0], "200", false, fields);
+	wait_over(1, "a head that is too large");
+	tap_ok(seen[0].why == CALL_MALFORMED && seen[1].fails == 0,
+	    "fails alone: %s", seen[0].words);
+	for (i = 0; i < 80 && seen[1].fails == 0; i++) {
+		h2s_head(&h2s.rq[1], "103", false, NULL);
+		turns(1);
+	}
+	tap_ok(seen[1].why == CALL_MALFORMED && i <= 70,
+	    "interim replies without end: %s", seen[1].words);
+	begin(0);
+	wait_asked(3, "on the same connection");
+	tap_is_int(h2s.accepted, 1, "which stays");
+	h2s_head(&h2s.rq[2], "200", false, huge);
+	wait_over(2, "a head that is far too large");
+	tap_ok(seen[0].why == CALL_MALFORMED, "fails: %s", seen[0].words);
+	wait_for(is_quiet, "with the connection");
+	stop();
+}
+
+struct flood {
+	const char *name;
+	unsigned type, flags;
+	uint32_t id;
+	struct view payload;
+};
+
+/* Every frame of one kind, without end: the connection is. */
+static void
+flood(const struct flood *f)
+{
+	struct buf b = BUF_INIT(1 << 24);
+	struct h2_client_stats st;
+	size_t i;
+	ssize_t n;
+
+	h2s.raw = true;
+	start();
+	begin(0);
+	want_accepted = 1;
+	wait_for(is_accepted, "accepted");
+	h2_frame(&b, 4, 0, 0, VIEW_NONE);
+	h2_frame(&b, 4, 1, 0, VIEW_NONE);
+	if (f->id != 0)
+		/* :status 200 */
+		h2_frame(&b, 1, 4, 1, VIEW("\x88"));
+	peer_send(&peers[h2s.conn], buf_view(&b));
+	buf_reset(&b, SIZE_MAX);
+	for (i = 0; i < 100; i++)
+		h2_frame(&b, f->type, f->flags, f->id, f->payload);
+	turns(3);
+	for (i = 0; i < 5000 && seen[0].fails == 0; i++) {
+		n = send(peers[h2s.conn].fd, buf_view(&b).p, buf_len(&b),
+		    MSG_NOSIGNAL);
+		turns(1);
+		/* cut within a frame: the rest is sent as it is */
+		if (n > 0 && (size_t)n < buf_len(&b))
+			break;
+	}
+	wait_over(1, f->name);
+	h2_client_stats(client, &st);
+	tap_ok(seen[0].why == CALL_MALFORMED && st.broken == 1 &&
+		st.connections == 0 && i < 5000,
+	    "is ended: %s", seen[0].words);
+	wait_for(is_left, "the connection is closed");
+	buf_clear(&b);
+	stop();
+}
+
+static void
+test_floods(void)
+{
+	static const struct flood v[] = {
+		{ "SETTINGS", 4, 0, 0, VIEW_INIT("\0\3\0\0\0\1") },
+		{ "PING", 6, 0, 0, VIEW_INIT("12345678") },
+		{ "empty DATA", 0, 0, 1, { NULL, 0 } },
+		{ "padding", 0, 8, 1, VIEW_INIT("\3\0\0\0") },
+		{ "WINDOW_UPDATE", 8, 0, 0, VIEW_INIT("\0\0\0\1") },
+		{ "a window that overflows", 8, 0, 0,
+		    VIEW_INIT("\x7f\xff\xff\xff") },
+		{ "PRIORITY", 2, 0, 1, VIEW_INIT("\0\0\0\0\x10") },
+		{ "frames that nobody knows", 0x77, 0, 0, VIEW_INIT("x") },
+		{ "PUSH_PROMISE", 5, 4, 1,
+		    VIEW_INIT("\0\0\0\2\x82\x86\x84\x41\1h") },
+		{ "heads", 1, 0, 1, { NULL, 0 } },
+		{ "a stream that nobody opened", 0, 0, 7, VIEW_INIT("x") },
+		{ "an even stream", 1, 4, 2, VIEW_INIT("\x88") },
+		{ "CONTINUATION of nothing", 9, 0, 1, VIEW_INIT("\x88") },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		flood(&v[i]);
+}
+
+/* CONTINUATION without end within one head, and what is no HTTP/2 at all. */
+static void
+test_raw(void)
+{
+	static const struct {
+		const char *what;
+		struct view bytes;
+	} v[] = {
+		{ "HTTP/1.1", VIEW_INIT("HTTP/1.1 400 Bad Request\r\n\r\n") },
+		{ "rubbish", VIEW_INIT("SSH-2.0-OpenSSH_9.2p1 Debian\r\n") },
+		{ "DATA first", VIEW_INIT("\0\0\1\0\0\0\0\0\1x") },
+		{ "bad HPACK",
+		    VIEW_INIT("\0\0\0\4\0\0\0\0\0\0\0\1\1\4\0\0\0\1\xff") },
+		{ "a frame that is too large",
+		    VIEW_INIT("\0\0\0\4\0\0\0\0\0\xff\xff\xff\0\0\0\0\0\1") },
+	};
+	struct buf b = BUF_INIT(1 << 24);
+	size_t i;
+
+	for (i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		h2s.raw = true;
+		start();
+		begin(0);
+		want_accepted = 1;
+		wait_for(is_accepted, "accepted");
+		peer_send(&peers[h2s.conn], v[i].bytes);
+		wait_over(1, v[i].what);
+		tap_ok(seen[0].fails == 1 && seen[0].why == CALL_MALFORMED,
+		    "is refused: %s", seen[0].words);
+		stop();
+	}
+	h2s.raw = true;
+	start();
+	begin(0);
+	want_accepted = 1;
+	wait_for(is_accepted, "accepted");
+	h2_frame(&b, 4, 0, 0, VIEW_NONE);
+	h2_frame(&b, 1, 0, 1, VIEW("\x88"));
+	peer_send(&peers[h2s.conn], buf_view(&b));
+	buf_reset(&b, SIZE_MAX);
+	for (i = 0; i < 1000; i++)
+		h2_frame(&b, 9, 0, 1, VIEW_NONE);
+	for (i = 0; i < 5000 && seen[0].fails == 0; i++) {
+		(void)!send(peers[h2s.conn].fd, buf_view(&b).p, buf_len(&b),
+		    MSG_NOSIGNAL);
+		turns(1);
+	}
+	tap_ok(seen[0].fails == 1 && seen[0].why == CALL_MALFORMED,
+	    "CONTINUATION without end: %s", seen[0].words);
+	buf_clear(&b);
+	stop();
+}
+
+/* ---- memory --------------------------------------------------------------- */
+
+static void
+nomem_round(unsigned long n)
+{
+	static const char *const fields[] = { "a", "b", NULL };
+	struct call_params cp = params();
+	struct call_owner owner = { on_head, on_body, on_end, on_fail,
+		&seen[0] };
+	unsigned long before = mem_count();
+	int rc, i;
+
+	must(buf_reserve(&seen[0].text, 1000));
+	must(buf_reserve(&seen[0].body, 1000));
+	before = mem_count();
+	mem_fail_after(n, 0);
+	rc = call_start(loop, &cp, &owner, &seen[0].call);
+	wait_turns(4);
+	mem_fail_after(0, 0);
+	if (rc != 0) {
+		seen[0].call = NULL;
+		tap_ok(rc == SP_E_NOMEM, "allocation %lu", n);
+		return;
+	}
+	n = n > mem_count() - before ? n - (mem_count() - before) : 0;
+	turns(2);
+	if (h2s.rq_n != 0 && h2s.session[0] != NULL && seen[0].call != NULL) {
+		h2s_head(&h2s.rq[0], "200", false, fields);
+		h2s_body(&h2s.rq[0], VIEW("hello"), false);
+		mem_fail_after(n, 0);
+		wait_turns(4);
+		mem_fail_after(0, 0);
+	}
+	for (i = 0; i < 2000 && seen[0].call != NULL; i++) {
+		turns(1);
+		if (i == 20 && h2s.session[h2s.conn] != NULL)
+			h2s_hang_up(h2s.conn, true);
+	}
+	if (seen[0].ends + seen[0].fails != 1)
+		tap_ok(false, "allocation %lu: not over", n);
+}
+
+static void
+test_nomem(void)
+{
+	unsigned long n, before, last = 0;
+	int rc;
+
+	for (n = 1; n < 12; n++) {
+		mem_fail_after(n, 0);
+		rc = pool_try(1000);
+		mem_fail_after(0, 0);
+		if (rc != 0 && rc != SP_E_NOMEM)
+			tap_ok(false, "allocation %lu: %d", n, rc);
+		if (rc == 0)
+			stop();
+	}
+	for (n = 1; n < 250; n++) {
+		seen_reset(&seen[0]);
+		start();
+		before = mem_count();
+		nomem_round(n);
+		last = mem_count() - before;
+		stop();
+	}
+	tap_ok(last != 0, "%lu allocations failed in turn", n - 1);
+}
+
+int
+main(void)
+{
+	size_t i;
+
+	peer_init();
+	for (i = 0; i < CALLS; i++)
+		seen_reset(&seen[i]);
+	resolver = resolver_new(loop, NULL, 0);
+	if (resolver == NULL)
+		abort();
+	h2s.lfd = peer_listen(&port);
+	test_request();
+	test_trailers();
+	test_many();
+	test_limit();
+	test_goaway();
+	test_stale();
+	test_idle();
+	test_cancel();
+	test_pause();
+	test_upload();
+	test_timeouts();
+	test_broken();
+	test_bombs();
+	test_floods();
+	test_raw();
+	test_nomem();
+	close(h2s.lfd);
+	resolver_free(resolver);
+	peer_clear();
+	return tap_done();
+}
