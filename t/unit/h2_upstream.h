@@ -33,7 +33,7 @@ static struct {
 	uint32_t went_code;
 } h2s;
 
-static struct h2s_request *
+static inline struct h2s_request *
 h2s_find(int conn, int32_t id)
 {
 	size_t i;
@@ -45,7 +45,7 @@ h2s_find(int conn, int32_t id)
 	return NULL;
 }
 
-static int
+static inline int
 h2s_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 {
 	struct h2s_request *r = &h2s.rq[h2s.rq_n++];
@@ -60,7 +60,7 @@ h2s_begin_headers(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 	return 0;
 }
 
-static int
+static inline int
 h2s_header(nghttp2_session *s, const nghttp2_frame *f, nghttp2_rcbuf *name,
     nghttp2_rcbuf *value, uint8_t flags, void *arg)
 {
@@ -76,7 +76,7 @@ h2s_header(nghttp2_session *s, const nghttp2_frame *f, nghttp2_rcbuf *name,
 	return 0;
 }
 
-static int
+static inline int
 h2s_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t *data,
     size_t n, void *arg)
 {
@@ -87,7 +87,7 @@ h2s_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t *data,
 	return 0;
 }
 
-static int
+static inline int
 h2s_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 {
 	struct h2s_request *r = h2s_find((int)(intptr_t)arg, f->hd.stream_id);
@@ -106,7 +106,7 @@ h2s_frame(nghttp2_session *s, const nghttp2_frame *f, void *arg)
 	return 0;
 }
 
-static int
+static inline int
 h2s_closed(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 {
 	struct h2s_request *r = h2s_find((int)(intptr_t)arg, id);
@@ -119,7 +119,7 @@ h2s_closed(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 	return 0;
 }
 
-static nghttp2_session *
+static inline nghttp2_session *
 h2s_session(int conn)
 {
 	const nghttp2_settings_entry max = {
@@ -150,7 +150,7 @@ h2s_session(int conn)
 	return s;
 }
 
-static void
+static inline void
 h2s_send(struct peer *p, struct view v)
 {
 	size_t i;
@@ -161,7 +161,7 @@ h2s_send(struct peer *p, struct view v)
 		peer_send(p, v);
 }
 
-static void
+static inline void
 h2s_flush(int i)
 {
 	struct peer *p = &peers[i];
@@ -173,7 +173,7 @@ h2s_flush(int i)
 		h2s_send(p, view_of(out, (size_t)n));
 }
 
-static void
+static inline void
 h2s_take(void)
 {
 	int fd, i, one = 1;
@@ -197,7 +197,7 @@ h2s_take(void)
 }
 
 /* What came is read, what is due is sent. */
-static void
+static inline void
 h2s_pump(void)
 {
 	struct view got;
@@ -217,7 +217,7 @@ h2s_pump(void)
 	}
 }
 
-static void
+static inline void
 h2s_reset(void)
 {
 	size_t i;
@@ -236,7 +236,7 @@ h2s_reset(void)
 }
 
 /* The connection ends without a word. */
-static void
+static inline void
 h2s_hang_up(int i, bool reset)
 {
 	h2s_flush(i);
@@ -249,7 +249,7 @@ h2s_hang_up(int i, bool reset)
 }
 
 /* A head; fields: name, value, ..., NULL. */
-static void
+static inline void
 h2s_head(struct h2s_request *r, const char *status, bool end,
     const char *const *fields)
 {
@@ -265,7 +265,7 @@ h2s_head(struct h2s_request *r, const char *status, bool end,
 }
 
 /* Bytes of the body; the last ones unless more. */
-static void
+static inline void
 h2s_body(struct h2s_request *r, struct view v, bool more)
 {
 	nghttp2_data_provider from = { { .ptr = &r->send }, h2c_read_body };
@@ -279,7 +279,7 @@ h2s_body(struct h2s_request *r, struct view v, bool more)
 }
 
 /* 200 and that. */
-static void
+static inline void
 h2s_reply(struct h2s_request *r, const char *body)
 {
 	h2s_head(r, "200", false, NULL);
