@@ -108,7 +108,9 @@ static inline int
 pool_try(uint64_t keepalive_timeout_ms)
 {
 	const struct pool_server server = { .host = VIEW("127.0.0.1"),
-		.port = port };
+		.port = port,
+		.authority = VIEW("up:99"),
+		.base = VIEW("/base") };
 	const struct h2_client_params hp = { .name = VIEW("t"),
 		.always = true,
 		.keepalive_timeout_ms = keepalive_timeout_ms,
@@ -138,17 +140,12 @@ start(void)
 	must(pool_try(60000));
 }
 
-static const struct call_server called = { VIEW_INIT("up:99"),
-	VIEW_INIT("/base") };
-
 static inline struct call_params
 params(void)
 {
 	return (struct call_params){ .pool = pool,
 		.affinity = VIEW("k"),
 		.method = VIEW("POST"),
-		.servers = &called,
-		.servers_n = 1,
 		.target = VIEW("/v1/x"),
 		.body = VIEW("{}"),
 		.send_timeout_ms = 9000,
