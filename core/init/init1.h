@@ -1,0 +1,24 @@
+/* pid 1 of a sandbox: reaps, and leaves when its keeper does. */
+#ifndef SP_INIT_INIT1_H
+#define SP_INIT_INIT1_H
+
+#include "init/sbox.h"
+
+/*
+ * What the new child does: builds the root, tells the keeper, and stays.
+ * Source:  pid_namespaces(7): who is pid 1, reaps what is orphaned, is safe
+ *          from signals that it does not handle, and takes everybody along.
+ * Context: in the new namespaces, still with privilege; never returns.
+ * Parameters: sock, to the keeper: the result goes there, and then it is the
+ *          lifeline.
+ */
+void init1_main(struct sbox *b, int sock) __attribute__((noreturn));
+
+/*
+ * The keeper's half of the result.
+ * Owner:   *ruleset is the caller's.
+ * Returns: 0; SP_E_GONE the child died; SP_E_* with *w.
+ */
+int init1_result(struct sbox_why *w, int sock, int *ruleset) must_check;
+
+#endif

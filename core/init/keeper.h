@@ -1,0 +1,71 @@
+/* The keeper: what it is told, and what it tells. */
+#ifndef SP_INIT_KEEPER_H
+#define SP_INIT_KEEPER_H
+
+#include <sys/queue.h>
+
+#include "init/sbox.h"
+#include "ipc/channel.h"
+#include "ipc/wire.h"
+#include "os/poller.h"
+
+struct keeper_proc;
+struct keeper_job;
+
+enum keeper_state {
+	KEEPER_COLLECT, /* SPEC, GIVEs, BUILD */
+	KEEPER_SERVE,
+	KEEPER_ENDING, /* killed; until nothing is left */
+	KEEPER_OVER,
+};
+
+struct keeper {
+	enum keeper_state state;
+	struct channel *helper;
+	struct poller *po;
+	struct poller_fd *helper_at;
+	bool helper_gone; /* nobody to answer to */
+
+	struct arena *arena; /* of the spec */
+	struct buf spec_text;
+	struct sandbox_spec spec;
+	bool has_spec;
+	struct sbox box;
+
+	LIST_HEAD(keeper_procs, keeper_proc) procs;
+	size_t procs_n;
+	bool frozen;
+
+	LIST_HEAD(keeper_jobs, keeper_job) jobs; /* file work under way */
+	size_t jobs_n;
+
+	struct poller_timer *sample; /* armed while something runs */
+	uint64_t event_seq, oom_kills;
+
+	struct poller_timer *end; /* the next look whether it is empty */
+	uint64_t end_at_us;
+	bool told_stuck;
+};
+
+/*
+ * Serves one sandbox until there is nothing left of it.
+ * Source:  the message table, KEEPER_*.
+ * Context: the program's main, single-threaded.
+ * Parameters: fd, the channel to the helper, taken.
+ * Returns: 0 when everything is gone; SP_E_* when it could not begin, or when
+ *          something is left that only the next start's sweep can remove.
+ */
+int keeper_main(int fd) must_check;
+
+/*
+ * Sends; a helper that cannot be told ends the sandbox.
+ * Parameters: b, the body, which is cleared; NULL: empty; fd, taken, or -1.
+ */
+void keeper_send(struct keeper *k, enum message_type type, struct buf *b,
+    int fd);
+/* A body's start; it cannot be longer than a control message. */
+#define KEEPER_BODY BUF_INIT(MESSAGE_CONTROL_MAX)
+/* FAILED or NOT_STARTED: what comes after the fields that are in b. */
+void keeper_put_why(struct buf *b, const struct sbox_why *why);
+
+#endif

@@ -1,0 +1,113 @@
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/fanotify.h>
+
+#include "base/clock.h"
+#include "init/keeper_watch.h"
+#include "os/fd.h"
+
+enum { SAMPLE_MS = 1000 };
+
+/*
+ * On the overlay as a filesystem, so that writes through any mount of it are
+ * seen; events name directory and entry.
+ * Source: fanotify(7), FAN_REPORT_DFID_NAME, FAN_MARK_FILESYSTEM.
+ */
+int
+keeper_watch_start(struct keeper *k, struct sbox_why *why)
+{
+	const uint64_t mask = FAN_CREATE | FAN_DELETE | FAN_MODIFY |
+	    FAN_CLOSE_WRITE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_ATTRIB |
+	    FAN_ONDIR | FAN_EVENT_ON_CHILD;
+	int fd;
+
+	if (!(k->spec.flags & SANDBOX_WATCH_FILES))
+		return SP_OK;
+	why->stage = SANDBOX_STAGE_WORKSPACE;
+	fd = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_DFID_NAME |
+		FAN_CLOEXEC | FAN_NONBLOCK,
+	    0);
+	if (fd < 0)
+		return sbox_why_errno(why, errno, "fanotify_init");
+	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, mask,
+		k->box.merged, NULL) != 0) {
+		int rc = sbox_why_errno(why, errno, "watching the workspace");
+
+		fd_close(&fd);
+		return rc;
+	}
+	keeper_send(k, MESSAGE_KEEPER_WATCH, NULL, fd);
+	return SP_OK;
+}
+
+static int
+begin_event(struct keeper *k, struct buf *b, enum sandbox_event kind)
+{
+	int rc = wire_put_u8(b, (uint8_t)kind);
+
+	return rc != SP_OK ? rc : wire_put_u64(b, ++k->event_seq);
+}
+
+static void
+say_oom(struct keeper *k, uint64_t kills)
+{
+	struct buf b = KEEPER_BODY;
+
+	if (begin_event(k, &b, SANDBOX_EVENT_OOM) == SP_OK &&
+	    wire_put_u32(&b, (uint32_t)kills) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EVENT, &b, -1);
+}
+
+uint64_t
+keeper_watch_oom_kills(struct keeper *k)
+{
+	struct cgroup_usage u;
+
+	memset(&u, 0, sizeof(u));
+	if (k->box.cgroup_made &&
+	    cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
+	    u.oom_kills > k->oom_kills) {
+		k->oom_kills = u.oom_kills;
+		say_oom(k, u.oom_kills);
+	}
+	return k->oom_kills;
+}
+
+void
+keeper_watch_wake(struct keeper *k)
+{
+	if (k->box.cgroup_made && k->state == KEEPER_SERVE && k->procs_n == 1)
+		poller_timer_set(k->sample, SAMPLE_MS);
+}
+
+void
+keeper_watch_rest(struct keeper *k)
+{
+	if (k->procs_n == 0)
+		poller_timer_stop(k->sample);
+}
+
+void
+keeper_watch_sample(void *arg)
+{
+	struct keeper *k = arg;
+	struct buf b = KEEPER_BODY;
+	struct cgroup_usage u;
+
+	if (k->state != KEEPER_SERVE)
+		return;
+	memset(&u, 0, sizeof(u));
+	if (cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
+	    begin_event(k, &b, SANDBOX_EVENT_SAMPLE) == SP_OK &&
+	    wire_put_u64(&b, clock_wall_us()) == SP_OK &&
+	    wire_put_u64(&b, u.cpu_us) == SP_OK &&
+	    wire_put_u64(&b, u.memory_bytes) == SP_OK &&
+	    wire_put_u32(&b, (uint32_t)u.pids) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EVENT, &b, -1);
+	else
+		buf_clear(&b);
+	(void)keeper_watch_oom_kills(k);
+	poller_timer_set(k->sample, SAMPLE_MS);
+}

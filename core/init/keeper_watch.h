@@ -1,0 +1,19 @@
+/* What is seen of a sandbox from outside: samples, OOM, changed files. */
+#ifndef SP_INIT_KEEPER_WATCH_H
+#define SP_INIT_KEEPER_WATCH_H
+
+#include "init/keeper.h"
+
+/* WATCH, with SANDBOX_WATCH_FILES in the spec: 0; SP_E_* with *why. */
+int keeper_watch_start(struct keeper *k, struct sbox_why *why) must_check;
+/* Something runs: a sample each second from now on. */
+void keeper_watch_wake(struct keeper *k);
+/* Something has ended: no samples when it was the last. */
+void keeper_watch_rest(struct keeper *k);
+/* The timer's turn. */
+void keeper_watch_sample(void *arg);
+/* How often the kernel killed in here for want of memory; told when it is
+ * more than before. */
+uint64_t keeper_watch_oom_kills(struct keeper *k);
+
+#endif

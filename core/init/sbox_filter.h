@@ -1,0 +1,23 @@
+/* Which system calls a workload may make. */
+#ifndef SP_INIT_SBOX_FILTER_H
+#define SP_INIT_SBOX_FILTER_H
+
+#include "base/buf.h"
+#include "init/sbox_why.h"
+
+/*
+ * Compiles the table, or pid 1's own short list, to what seccomp(2) loads.
+ * Source:  seccomp(2), libseccomp.
+ * Context: keeper, once for each sandbox: takes a millisecond or so.
+ * Owner:   out is the caller's, who clears it.
+ */
+int sbox_filter_compile(struct sbox_why *w, struct buf *out) must_check;
+int sbox_filter_compile_init(struct sbox_why *w, struct buf *out) must_check;
+
+/*
+ * Loads it, for good, on the calling process, which has no_new_privs.
+ * Context: a child; allocates nothing.
+ */
+int sbox_filter_load(struct sbox_why *w, struct view program) must_check;
+
+#endif
