@@ -206,8 +206,7 @@ reap(void)
 	while (pid > 0);
 }
 
-static void __attribute__((noreturn))
-stay(int sock)
+static void __attribute__((noreturn)) stay(int sock)
 {
 	struct pollfd p = { sock, POLLIN, 0 };
 	sigset_t none;

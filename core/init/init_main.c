@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "init/keeper.h"
@@ -28,8 +29,11 @@ begin(void)
 	 */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
 		return SP_E_SYS;
-	/* secrets of the spec's environment */
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+	/*
+	 * Secrets of the spec's environment.  Not as an ordinary user, who
+	 * could then not write the maps of a user namespace.
+	 */
+	if (geteuid() == 0 && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
 		return SP_E_SYS;
 	return SP_OK;
 }

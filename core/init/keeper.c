@@ -1,11 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
-#include <linux/magic.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -84,13 +80,12 @@ take_spec(struct keeper *k, struct channel_msg *m, struct wire *w)
 static int
 give_cgroup(struct keeper *k, struct channel_msg *m, uint32_t index)
 {
-	struct statfs fs;
+	bool v1 = (index & SANDBOX_FD_CGROUP_V1) != 0;
 
+	index &= ~SANDBOX_FD_CGROUP_V1;
 	if (index >= CGROUP_HIERARCHIES || k->box.parents[index] >= 0)
 		return SP_E_PROTO;
-	if (fstatfs(m->fd, &fs) != 0)
-		return SP_E_PROTO;
-	k->box.parents_v1[index] = fs.f_type != CGROUP2_SUPER_MAGIC;
+	k->box.parents_v1[index] = v1;
 	k->box.parents[index] = m->fd;
 	m->fd = -1;
 	return SP_OK;
@@ -122,6 +117,28 @@ say_failed(struct keeper *k, const struct sbox_why *why)
 	keeper_send(k, MESSAGE_KEEPER_FAILED, &b, -1);
 }
 
+/* pid 1 leaves when it is told to, or dies with all the others (memory). */
+static void
+on_init(void *arg, unsigned ready)
+{
+	struct keeper *k = arg;
+
+	(void)ready;
+	poller_remove(k->init_at);
+	k->init_at = NULL;
+	keeper_end_begin(k);
+}
+
+static int
+watch_init(struct keeper *k, struct sbox_why *why)
+{
+	k->init_at =
+	    poller_add(k->po, k->box.init_pidfd, POLLER_READ, on_init, k);
+	if (k->init_at == NULL)
+		return sbox_why_errno(why, ENOMEM, "loop");
+	return SP_OK;
+}
+
 static int
 take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
@@ -138,7 +155,11 @@ take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (rc == SP_E_AGAIN)
 		return SP_OK; /* what came in says what to do: END, or gone */
 	if (rc == SP_OK)
+		rc = keeper_file_open(k, &why);
+	if (rc == SP_OK)
 		rc = keeper_watch_start(k, &why);
+	if (rc == SP_OK)
+		rc = watch_init(k, &why);
 	if (rc != SP_OK) {
 		say_failed(k, &why);
 		keeper_end_begin(k);
@@ -175,7 +196,7 @@ take_freeze(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (wire_put_u32(&b, request) != SP_OK ||
 	    wire_put_u8(&b, k->frozen ? 1 : 0) != SP_OK ||
 	    wire_put_u32(&b,
-		rc == SP_OK		   ? 0
+		rc == SP_OK                  ? 0
 		    : rc == SP_E_UNSUPPORTED ? EOPNOTSUPP
 		    : rc == SP_E_TIMEOUT     ? ETIMEDOUT
 					     : EIO) != SP_OK)
@@ -308,8 +329,8 @@ open_up(struct keeper *k, int fd)
 	LIST_INIT(&k->jobs);
 	if (rc != SP_OK)
 		return rc;
-	k->helper = channel_new(fd, MESSAGE_KEEPER, MESSAGE_HELPER,
-	    KEEPER_QUEUE_MAX);
+	k->helper =
+	    channel_new(fd, MESSAGE_KEEPER, MESSAGE_HELPER, KEEPER_QUEUE_MAX);
 	k->po = poller_new();
 	if (k->helper == NULL || k->po == NULL)
 		return SP_E_NOMEM;
@@ -339,6 +360,7 @@ keeper_main(int fd)
 	if (rc == SP_OK && k->box.cgroup_made)
 		rc = SP_E_STATE;
 	poller_remove(k->helper_at);
+	poller_remove(k->init_at);
 	poller_timer_free(k->end);
 	poller_timer_free(k->sample);
 	channel_free(k->helper);

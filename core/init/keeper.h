@@ -5,6 +5,7 @@
 #include <sys/queue.h>
 
 #include "init/sbox.h"
+#include "init/ws.h"
 #include "ipc/channel.h"
 #include "ipc/wire.h"
 #include "os/poller.h"
@@ -38,10 +39,12 @@ struct keeper {
 
 	LIST_HEAD(keeper_jobs, keeper_job) jobs; /* file work under way */
 	size_t jobs_n;
+	struct ws ws; /* where they work; its mounts' descriptors are ours */
 
 	struct poller_timer *sample; /* armed while something runs */
 	uint64_t event_seq, oom_kills;
 
+	struct poller_fd *init_at; /* pid 1 has died */
 	struct poller_timer *end; /* the next look whether it is empty */
 	uint64_t end_at_us;
 	bool told_stuck;

@@ -101,6 +101,8 @@ keeper_end_begin(struct keeper *k)
 		return;
 	k->state = KEEPER_ENDING;
 	k->end_at_us = clock_us();
+	poller_remove(k->init_at);
+	k->init_at = NULL;
 	poller_timer_stop(k->sample);
 	sbox_kill(&k->box);
 	keeper_file_kill(k);

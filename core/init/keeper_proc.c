@@ -56,7 +56,7 @@ keeper_proc_find(struct keeper *k, uint32_t handle)
 {
 	struct keeper_proc *p;
 
-	LIST_FOREACH(p, &k->procs, link)
+	LIST_FOREACH (p, &k->procs, link)
 		if (p->handle == handle)
 			return p;
 	return NULL;
@@ -112,8 +112,7 @@ keeper_proc_signal(struct keeper_proc *p, int signo)
  * From inside the pid namespace, where "everybody" is the sandbox: no list
  * that changes while it is read, no number that is another's by now.
  */
-static void __attribute__((noreturn))
-everybody(const struct sbox *b, int signo)
+static void __attribute__((noreturn)) everybody(const struct sbox *b, int signo)
 {
 	pid_t pid;
 

@@ -172,7 +172,7 @@ on_timer(void *arg)
 
 	if (!p->started && !p->failed) {
 		(void)!sbox_why_stage(&p->why, SANDBOX_STAGE_ENTER);
-		(void)!sbox_why_errno(&p->why, ETIMEDOUT,
+		(void)sbox_why_errno(&p->why, ETIMEDOUT,
 		    "it did not become a program in time");
 		abandon(p);
 		return;
@@ -194,7 +194,7 @@ on_running(struct keeper_proc *p)
 	reap_between(p);
 	if (!p->failed && (p->pid == 0 || p->inside == 0)) {
 		(void)!sbox_why_stage(&p->why, SANDBOX_STAGE_ENTER);
-		(void)!sbox_why_errno(&p->why, ECHILD,
+		(void)sbox_why_errno(&p->why, ECHILD,
 		    "killed while it was being started");
 		p->failed = true;
 	}
@@ -422,7 +422,7 @@ keeper_run_kill(struct keeper *k)
 {
 	struct keeper_proc *p;
 
-	LIST_FOREACH(p, &k->procs, link) {
+	LIST_FOREACH (p, &k->procs, link) {
 		p->killed = true;
 		if (p->between > 0)
 			(void)kill(p->between, SIGKILL);

@@ -66,11 +66,13 @@ keeper_watch_oom_kills(struct keeper *k)
 	struct cgroup_usage u;
 
 	memset(&u, 0, sizeof(u));
-	if (k->box.cgroup_made &&
-	    cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
+	if (k->box.cgroup_made && cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
 	    u.oom_kills > k->oom_kills) {
 		k->oom_kills = u.oom_kills;
 		say_oom(k, u.oom_kills);
+		/* v1 picks one; half a workload is no better than none */
+		if (k->box.cgroup.v1[CGROUP_MEMORY])
+			sbox_kill(&k->box);
 	}
 	return k->oom_kills;
 }

@@ -23,15 +23,14 @@ status_field(struct view text, const char *name)
 }
 
 static int
-expect(struct sbox_why *w, struct view text, const char *name,
-    const char *want)
+expect(struct sbox_why *w, struct view text, const char *name, const char *want)
 {
 	struct view is = status_field(text, name);
 
 	if (view_eq(is, view_str(want)))
 		return SP_OK;
-	(void)sbox_why_errno(w, EPERM, "%s is %.*s, not %s", name,
-	    VIEW_ARG(is), want);
+	(void)sbox_why_errno(w, EPERM, "%s is %.*s, not %s", name, VIEW_ARG(is),
+	    want);
 	return SP_E_DENIED;
 }
 

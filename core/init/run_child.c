@@ -98,7 +98,8 @@ set_limits(const struct sandbox_spec *s, struct sbox_why *w)
 		{ RLIMIT_CORE, 0, 0 },
 		{ RLIMIT_NOFILE, s->files > 0 ? s->files : 1024,
 		    s->files > 0 ? s->files : 1024 },
-		{ RLIMIT_FSIZE, s->file_bytes > 0 ? s->file_bytes : RLIM_INFINITY,
+		{ RLIMIT_FSIZE,
+		    s->file_bytes > 0 ? s->file_bytes : RLIM_INFINITY,
 		    s->file_bytes > 0 ? s->file_bytes : RLIM_INFINITY },
 		{ RLIMIT_MEMLOCK, 8 * 1024 * 1024, 8 * 1024 * 1024 },
 		{ RLIMIT_MSGQUEUE, 819200, 819200 },
@@ -225,6 +226,7 @@ static int
 enter(const struct run_child *c, struct sbox_why *w)
 {
 	const struct sbox *b = c->box;
+	struct stat root;
 	int rc = sbox_why_stage(w, SANDBOX_STAGE_ENTER);
 
 	/* the leaves of v1 now, so that the process is born in them */
@@ -238,11 +240,15 @@ enter(const struct run_child *c, struct sbox_why *w)
 		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
 		    CLONE_NEWUTS | CLONE_NEWCGROUP) != 0)
 		rc = sbox_why_errno(w, errno, "joining the namespaces");
+	/* never a program on the host's root, whatever went wrong before */
+	if (rc == SP_OK &&
+	    (stat("/", &root) != 0 || root.st_dev != b->root_dev ||
+		root.st_ino != b->root_ino))
+		rc = sbox_why_errno(w, EXDEV, "not the sandbox's root");
 	return rc;
 }
 
-static void __attribute__((noreturn))
-go_between(const struct run_child *c)
+static void __attribute__((noreturn)) go_between(const struct run_child *c)
 {
 	struct clone_args args;
 	struct run_child_msg msg;
@@ -257,7 +263,7 @@ go_between(const struct run_child *c)
 	memset(&args, 0, sizeof(args));
 	/* the keeper's child, not this one's: the exit signal is inherited */
 	args.flags = CLONE_PARENT | CLONE_PIDFD;
-	if (c->box->cgroup_made) {
+	if (c->box->cgroup_made && cgroup_unified(&c->box->cgroup) >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cgroup_unified(&c->box->cgroup);
 	}

@@ -5,9 +5,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,13 +109,14 @@ make_cgroup(struct sbox *b, struct sbox_why *w)
 	const char *name, *what = "";
 	int rc = sbox_why_stage(w, SANDBOX_STAGE_CGROUP);
 
-	if (rc != SP_OK || b->parents[CGROUP_UNIFIED] < 0)
+	if (rc != SP_OK ||
+	    (b->parents[CGROUP_UNIFIED] < 0 && b->parents[CGROUP_FREEZER] < 0))
 		return rc;
 	name = sbox_text(b, b->spec->cgroup);
 	if (name == NULL)
 		return sbox_why_errno(w, ENOMEM, "cgroup");
-	rc = cgroup_make(&b->cgroup, b->parents, b->parents_v1, name, &l,
-	    &what);
+	rc =
+	    cgroup_make(&b->cgroup, b->parents, b->parents_v1, name, &l, &what);
 	if (rc == SP_E_UNSUPPORTED) {
 		w->stage = SANDBOX_STAGE_LIMITS;
 		return sbox_why_rc(w, rc, "%s", what != NULL ? what : "");
@@ -159,7 +162,7 @@ start_init(struct sbox *b, struct sbox_why *w)
 	    CLONE_NEWUTS;
 	if (b->give[SANDBOX_FD_NETNS] < 0)
 		args.flags |= CLONE_NEWNET;
-	if (b->cgroup_made) {
+	if (b->cgroup_made && cgroup_unified(&b->cgroup) >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cgroup_unified(&b->cgroup);
 	}
@@ -196,6 +199,20 @@ await_init(struct sbox *b, struct sbox_why *w)
 	return init1_result(w, b->lifeline, &b->ruleset);
 }
 
+static int
+note_root(struct sbox *b, struct sbox_why *w)
+{
+	char path[40];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/root/.", (int)b->init_pid);
+	if (stat(path, &st) != 0)
+		return sbox_why_errno(w, errno, "%s", path);
+	b->root_dev = st.st_dev;
+	b->root_ino = st.st_ino;
+	return SP_OK;
+}
+
 int
 sbox_build(struct sbox *b, struct sbox_why *why)
 {
@@ -203,7 +220,8 @@ sbox_build(struct sbox *b, struct sbox_why *why)
 
 	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS) &&
 	    (b->spec->uid == 0 || b->spec->gid == 0 || b->spec->init_uid == 0))
-		rc = sbox_why_errno(why, EINVAL, "a sandbox does not run as root");
+		rc = sbox_why_errno(why, EINVAL,
+		    "a sandbox does not run as root");
 	if (rc == SP_OK)
 		rc = sbox_why_stage(why, SANDBOX_STAGE_NAMESPACES);
 	if (rc == SP_OK)
@@ -220,6 +238,8 @@ sbox_build(struct sbox *b, struct sbox_why *why)
 		rc = start_init(b, why);
 	if (rc == SP_OK)
 		rc = await_init(b, why);
+	if (rc == SP_OK)
+		rc = note_root(b, why);
 	return rc;
 }
 

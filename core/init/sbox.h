@@ -31,6 +31,8 @@ struct sbox {
 	int ruleset; /* Landlock's, as every process inside gets it */
 	int lifeline; /* to pid 1: it leaves when this closes */
 	int init_pidfd;
+	dev_t root_dev; /* what every process inside must see as "/" */
+	ino_t root_ino;
 	pid_t init_pid; /* 0: none, or reaped */
 };
 

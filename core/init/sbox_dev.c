@@ -18,11 +18,8 @@ static const struct {
 	const char *name;
 	unsigned major, minor;
 } devices[] = {
-	{ "null", 1, 3 },
-	{ "zero", 1, 5 },
-	{ "full", 1, 7 },
-	{ "random", 1, 8 },
-	{ "urandom", 1, 9 },
+	{ "null", 1, 3 }, { "zero", 1, 5 }, { "full", 1, 7 },
+	{ "random", 1, 8 }, { "urandom", 1, 9 },
 	{ "tty", 5, 0 }, /* the process's own terminal: none, or a pty */
 };
 

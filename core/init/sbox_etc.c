@@ -121,9 +121,9 @@ etc_cover(struct sbox_why *w, int etc, const char *name, struct view text)
 
 	at = openat(etc, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (at < 0)
-		return errno == ENOENT ? SP_OK
-				       : sbox_why_errno(w, errno, "/etc/%s",
-					     name);
+		return errno == ENOENT
+		    ? SP_OK
+		    : sbox_why_errno(w, errno, "/etc/%s", name);
 	scratch = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	rc = scratch < 0 ? sbox_why_errno(w, errno, "scratch")
 			 : etc_write(w, scratch, name, text);

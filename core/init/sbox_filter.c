@@ -105,8 +105,7 @@ add_row(scmp_filter_ctx ctx, const struct sbox_filter_row *row)
 	case SBOX_FILTER_ALWAYS:
 		return add(ctx, row, 0, NULL);
 	case SBOX_FILTER_EQUAL:
-		cmp =
-		    SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, LOW, row->value);
+		cmp = SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, LOW, row->value);
 		return add(ctx, row, 1, &cmp);
 	case SBOX_FILTER_ANY_BIT:
 		return add_bits(ctx, row);
@@ -170,8 +169,7 @@ sbox_filter_compile_init(struct sbox_why *w, struct buf *out)
 	/* init1.c from there on, and nothing else */
 	static const int calls[] = { SCMP_SYS(ppoll), SCMP_SYS(wait4),
 		SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall),
-		SCMP_SYS(exit_group), SCMP_SYS(exit),
-		SCMP_SYS(sendmsg) };
+		SCMP_SYS(exit_group), SCMP_SYS(exit), SCMP_SYS(sendmsg) };
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	size_t i;
 	int rc = 0;

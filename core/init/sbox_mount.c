@@ -87,8 +87,8 @@ sbox_mount_clone(struct sbox_why *w, const struct sbox_mount_from *from,
 		return sbox_why_errno(w, errno, "%s: open_tree", from->path);
 	if (from->attr != 0 &&
 	    mount_attr(fd, from->flags & AT_RECURSIVE, from->attr) != 0) {
-		int rc = sbox_why_errno(w, errno, "%s: mount_setattr",
-		    from->path);
+		int rc =
+		    sbox_why_errno(w, errno, "%s: mount_setattr", from->path);
 
 		fd_close(&fd);
 		return rc;

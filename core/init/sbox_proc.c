@@ -47,6 +47,7 @@ static const struct {
 	{ "mtrr", MASK_HIDDEN },
 };
 
+enum { HIDDEN_BYTES = 4096, HIDDEN_INODES = 8 };
 enum { HIDE_NODES = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
 
 /*
@@ -61,9 +62,9 @@ mask_one(struct sbox_why *w, int proc, size_t i)
 	struct stat st;
 
 	if (fstatat(proc, masks[i].name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-		return errno == ENOENT ? SP_OK
-				       : sbox_why_errno(w, errno, "/proc/%s",
-					     masks[i].name);
+		return errno == ENOENT
+		    ? SP_OK
+		    : sbox_why_errno(w, errno, "/proc/%s", masks[i].name);
 	if (masks[i].mask == MASK_HIDDEN) {
 		from.dir = AT_FDCWD;
 		from.path = S_ISDIR(st.st_mode) ? "hidden/dir" : "hidden/file";
@@ -75,13 +76,23 @@ mask_one(struct sbox_why *w, int proc, size_t i)
 	return rc;
 }
 
-/* In the scratch, from which only the clones remain. */
+/* A tiny filesystem on the scratch, from which only the clones remain. */
 static int
 make_hidden(struct sbox_why *w)
 {
-	int fd;
+	const struct sbox_mount_tmpfs t = { HIDDEN_BYTES, HIDDEN_INODES, 0755,
+		geteuid(), getegid(), HIDE_NODES };
+	int fd = -1, rc;
 
-	if (mkdir("hidden", 0755) != 0 || mkdir("hidden/dir", 0555) != 0)
+	if (mkdir("hidden", 0755) != 0)
+		return sbox_why_errno(w, errno, "masks");
+	rc = sbox_mount_tmpfs(w, &t, &fd);
+	if (rc == SP_OK)
+		rc = sbox_mount_attach(w, fd, AT_FDCWD, "hidden");
+	fd_close(&fd);
+	if (rc != SP_OK)
+		return rc;
+	if (mkdir("hidden/dir", 0555) != 0)
 		return sbox_why_errno(w, errno, "masks");
 	fd = open("hidden/file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 	if (fd < 0)

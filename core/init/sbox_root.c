@@ -310,6 +310,23 @@ mount_entries(const struct sbox *b, struct sbox_why *w, int root)
 
 /* ---- all ------------------------------------------------------------------- */
 
+/*
+ * Who joins the mount namespace later gets what is mounted topmost as its
+ * root: that must be ours.  ".." of the root leads there, too.
+ */
+static int
+nothing_above(struct sbox_why *w)
+{
+	struct stat root, top;
+
+	if (stat("/", &root) != 0 || stat("/..", &top) != 0)
+		return sbox_why_errno(w, errno, "/");
+	if (root.st_dev != top.st_dev || root.st_ino != top.st_ino)
+		return sbox_why_errno(w, EBUSY,
+		    "the host's root is still there");
+	return SP_OK;
+}
+
 static int
 become_root(struct sbox_why *w, int root)
 {
@@ -325,11 +342,12 @@ become_root(struct sbox_why *w, int root)
 	if (syscall(SYS_pivot_root, ".", ".") != 0)
 		return sbox_why_errno(w, errno,
 		    "pivot_root (not from an initial ramfs)");
-	if (umount2(".", MNT_DETACH) != 0)
+	/* on it lie, from above, the keeper's scratch and the host's root */
+	if (umount2(".", MNT_DETACH) != 0 || umount2(".", MNT_DETACH) != 0)
 		return sbox_why_errno(w, errno, "leaving the host's root");
 	if (chdir("/") != 0)
 		return sbox_why_errno(w, errno, "/");
-	return SP_OK;
+	return nothing_above(w);
 }
 
 int

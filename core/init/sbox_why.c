@@ -24,7 +24,7 @@ sbox_why_stage(struct sbox_why *w, enum sandbox_stage stage)
 }
 
 static void printf_like(2, 0)
-why_text(struct sbox_why *w, const char *fmt, va_list ap)
+    why_text(struct sbox_why *w, const char *fmt, va_list ap)
 {
 	if (vsnprintf(w->what, sizeof(w->what), fmt, ap) < 0)
 		w->what[0] = '\0';

@@ -49,8 +49,7 @@ make_scratch(struct sbox *b, struct sbox_why *w)
 		MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
 	int rc;
 
-	if (b->give[SANDBOX_FD_WORKSPACE] < 0 &&
-	    b->give[SANDBOX_FD_DISK] < 0) {
+	if (b->give[SANDBOX_FD_WORKSPACE] < 0 && b->give[SANDBOX_FD_DISK] < 0) {
 		t.bytes += b->spec->workspace_bytes;
 		t.inodes += b->spec->workspace_inodes;
 	}
