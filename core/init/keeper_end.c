@@ -53,7 +53,6 @@ finish(struct keeper *k)
 	/* at once, not with the deletion: the helper goes on meanwhile */
 	if (!k->helper_gone)
 		(void)!channel_flush(k->helper);
-	keeper_file_drop(k);
 	keeper_run_drop(k);
 	rc = sbox_clear(&k->box);
 	if (rc != SP_OK)
@@ -105,7 +104,7 @@ keeper_end_begin(struct keeper *k)
 	k->init_at = NULL;
 	poller_timer_stop(k->sample);
 	sbox_kill(&k->box);
-	keeper_file_kill(k);
+	keeper_file_drop(k);
 	keeper_run_kill(k);
 	poller_timer_set(k->end, 0);
 }

@@ -286,15 +286,6 @@ keeper_file_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 /* ---- the end --------------------------------------------------------------- */
 
 void
-keeper_file_kill(struct keeper *k)
-{
-	struct keeper_job *j;
-
-	LIST_FOREACH (j, &k->jobs, link)
-		(void)kill(j->pid, SIGKILL);
-}
-
-void
 keeper_file_drop(struct keeper *k)
 {
 	size_t i;

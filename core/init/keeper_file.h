@@ -13,9 +13,7 @@ int keeper_file_open(struct keeper *k, struct sbox_why *why) must_check;
 /* KEEPER_FILE, KEEPER_FILE_PUT: 0, or SP_E_* that ends the channel. */
 int keeper_file_take(struct keeper *k, struct channel_msg *m,
     struct wire *w) must_check;
-/* Kills what is under way. */
-void keeper_file_kill(struct keeper *k);
-/* Reaps and forgets it. */
+/* Kills, reaps and forgets what is under way, and closes the mounts. */
 void keeper_file_drop(struct keeper *k);
 
 #endif

@@ -140,6 +140,38 @@ on_pidfd(void *arg, unsigned ready)
 		keeper_watch_rest(k);
 }
 
+/*
+ * Takes what the two have said: SP_E_AGAIN, or SP_E_EOF when no more comes.
+ */
+static int
+listen_to(struct keeper_proc *p)
+{
+	struct run_child_msg msg;
+	int rc, fd;
+
+	while ((rc = run_child_read(p->sock, &msg, &fd)) == SP_OK) {
+		switch (msg.word) {
+		case RUN_CHILD_MADE:
+			p->pid = msg.pid;
+			fd_close(&p->pidfd);
+			p->pidfd = fd;
+			fd = -1;
+			break;
+		case RUN_CHILD_INSIDE:
+			p->inside = (uint32_t)msg.pid;
+			break;
+		case RUN_CHILD_FAILED:
+			/* the first is the cause */
+			if (!p->failed)
+				p->why = msg.why;
+			p->failed = true;
+			break;
+		}
+		fd_close(&fd);
+	}
+	return rc;
+}
+
 /* A process that may not live; NOT_STARTED follows when it is dead. */
 static void
 abandon(struct keeper_proc *p)
@@ -148,10 +180,13 @@ abandon(struct keeper_proc *p)
 	p->killed = true;
 	poller_remove(p->sock_at);
 	p->sock_at = NULL;
-	fd_close(&p->sock);
 	if (p->between > 0)
 		(void)kill(p->between, SIGKILL);
 	reap_between(p);
+	/* it may have made the process before it died */
+	if (p->sock >= 0)
+		(void)!listen_to(p);
+	fd_close(&p->sock);
 	if (p->pid == 0) {
 		say_not_started(p->k, p->handle, &p->why);
 		keeper_proc_free(p);
@@ -219,29 +254,9 @@ static void
 on_sock(void *arg, unsigned ready)
 {
 	struct keeper_proc *p = arg;
-	struct run_child_msg msg;
-	int rc, fd;
 
 	(void)ready;
-	while ((rc = run_child_read(p->sock, &msg, &fd)) == SP_OK) {
-		switch (msg.word) {
-		case RUN_CHILD_MADE:
-			p->pid = msg.pid;
-			fd_close(&p->pidfd);
-			p->pidfd = fd;
-			fd = -1;
-			break;
-		case RUN_CHILD_INSIDE:
-			p->inside = (uint32_t)msg.pid;
-			break;
-		case RUN_CHILD_FAILED:
-			p->why = msg.why;
-			p->failed = true;
-			break;
-		}
-		fd_close(&fd);
-	}
-	if (rc != SP_E_AGAIN)
+	if (listen_to(p) != SP_E_AGAIN)
 		on_running(p);
 }
 
@@ -345,18 +360,42 @@ read_run(const struct channel_msg *m, struct buf *text, struct arena *a,
 	return rc == SP_OK || rc == SP_E_NOMEM ? rc : SP_E_PROTO;
 }
 
+static void
+begin(struct keeper *k, uint32_t handle, const struct sandbox_run *run,
+    struct arena *a)
+{
+	struct keeper_proc *p = NULL;
+	struct sbox_why why;
+	int rc;
+
+	memset(&why, 0, sizeof(why));
+	rc = sbox_why_stage(&why, SANDBOX_STAGE_SPEC);
+	if (rc == SP_OK && k->procs_n < KEEPER_RUN_MAX)
+		p = keeper_proc_new(k, handle);
+	if (p == NULL) {
+		if (rc == SP_OK)
+			(void)sbox_why_errno(&why, EAGAIN,
+			    "too many processes");
+		say_not_started(k, handle, &why);
+		return;
+	}
+	p->timeout_ms = run->timeout_ms;
+	p->oom_kills = keeper_watch_oom_kills(k);
+	if (start(p, &why, run, a) == SP_OK)
+		return;
+	p->why = why;
+	abandon(p);
+}
+
 int
 keeper_run_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
 	struct buf text = BUF_INIT(SANDBOX_MSG_RUN_MAX);
 	uint32_t handle = wire_u32(w);
-	struct keeper_proc *p = NULL;
-	struct arena *a = NULL;
 	struct sandbox_run run;
-	struct sbox_why why;
-	int rc = SP_E_PROTO;
+	struct arena *a;
+	int rc;
 
-	memset(&why, 0, sizeof(why));
 	if (wire_done(w) != SP_OK || handle == 0 ||
 	    keeper_proc_find(k, handle) != NULL)
 		return SP_E_PROTO;
@@ -364,25 +403,7 @@ keeper_run_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 	rc = a != NULL ? read_run(m, &text, a, &run) : SP_E_NOMEM;
 	if (rc != SP_OK)
 		goto out;
-	rc = sbox_why_stage(&why, SANDBOX_STAGE_SPEC);
-	if (rc == SP_OK && k->procs_n < KEEPER_RUN_MAX)
-		p = keeper_proc_new(k, handle);
-	if (rc == SP_OK && p == NULL)
-		rc = sbox_why_errno(&why, EAGAIN, "too many processes");
-	if (rc == SP_OK) {
-		p->timeout_ms = run.timeout_ms;
-		p->oom_kills = keeper_watch_oom_kills(k);
-		rc = start(p, &why, &run, a);
-	}
-	if (rc != SP_OK) {
-		if (p != NULL) {
-			p->why = why;
-			abandon(p);
-		} else {
-			say_not_started(k, handle, &why);
-		}
-		rc = SP_OK;
-	}
+	begin(k, handle, &run, a);
 out:
 	arena_free(a);
 	buf_clear(&text);
@@ -431,6 +452,36 @@ keeper_run_kill(struct keeper *k)
 	}
 }
 
+static bool
+is_known(const struct keeper *k, pid_t pid)
+{
+	const struct keeper_proc *p;
+
+	LIST_FOREACH(p, &k->procs, link)
+		if (p->pid == pid || p->between == pid)
+			return true;
+	return pid == k->box.init_pid;
+}
+
+/*
+ * A go-between that was killed may have left a process that it could not tell
+ * of: the keeper's child, for which pid 1 would wait for ever.
+ */
+static void
+reap_strays(const struct keeper *k)
+{
+	siginfo_t one;
+	int i;
+
+	for (i = 0; i < KEEPER_RUN_MAX; i++) {
+		memset(&one, 0, sizeof(one));
+		if (waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+		    one.si_pid == 0 || is_known(k, one.si_pid))
+			return;
+		(void)waitpid(one.si_pid, NULL, WNOHANG);
+	}
+}
+
 void
 keeper_run_reap(struct keeper *k, int ms)
 {
@@ -454,6 +505,7 @@ keeper_run_reap(struct keeper *k, int ms)
 		}
 		(void)take_end(p);
 	}
+	reap_strays(k);
 }
 
 void

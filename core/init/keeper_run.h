@@ -17,8 +17,10 @@ int keeper_run_signal(struct keeper *k, struct channel_msg *m,
 
 /* Kills each by itself: those that are not in the sandbox yet. */
 void keeper_run_kill(struct keeper *k);
-/* Takes note of those that have ended, after waiting for one at most so
- * long. */
+/*
+ * At the end, when nothing else is forked: takes note of those that have
+ * ended, after waiting for one at most so long.
+ */
 void keeper_run_reap(struct keeper *k, int ms);
 /* Forgets them all. */
 void keeper_run_drop(struct keeper *k);
