@@ -457,7 +457,7 @@ is_known(const struct keeper *k, pid_t pid)
 {
 	const struct keeper_proc *p;
 
-	LIST_FOREACH(p, &k->procs, link)
+	LIST_FOREACH (p, &k->procs, link)
 		if (p->pid == pid || p->between == pid)
 			return true;
 	return pid == k->box.init_pid;

@@ -37,6 +37,7 @@ sbox_init(struct sbox *b)
 		b->give[i] = -1;
 	for (i = 0; i < CGROUP_HIERARCHIES; i++)
 		b->parents[i] = -1;
+	b->seed_mnt = b->assets_mnt = -1;
 	b->channel = b->scratch = b->lower = b->upper = b->merged = -1;
 	b->ruleset = b->lifeline = b->init_pidfd = -1;
 }
@@ -231,6 +232,8 @@ sbox_build(struct sbox *b, struct sbox_why *why)
 	if (rc == SP_OK)
 		rc = compile_filters(b, why);
 	if (rc == SP_OK)
+		rc = sbox_workspace_adopt(b, why);
+	if (rc == SP_OK)
 		rc = sbox_why_stage(why, SANDBOX_STAGE_WORKSPACE);
 	if (rc == SP_OK)
 		rc = sbox_workspace_make(b, why);
@@ -296,6 +299,8 @@ sbox_clear(struct sbox *b)
 	size_t i;
 
 	sbox_workspace_clear(b);
+	fd_close(&b->seed_mnt);
+	fd_close(&b->assets_mnt);
 	fd_close(&b->ruleset);
 	fd_close(&b->lifeline);
 	fd_close(&b->init_pidfd);

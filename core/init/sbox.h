@@ -25,6 +25,7 @@ struct sbox {
 
 	bool cgroup_made;
 	struct cgroup cgroup;
+	int seed_mnt, assets_mnt; /* not attached yet; -1 none */
 	int scratch; /* tmpfs on which it is put together */
 	int lower, upper, merged; /* directories of the workspace; -1 none */
 	struct buf filter, init_filter; /* seccomp: of workloads, of pid 1 */

@@ -12,11 +12,9 @@
 
 #include "init/sbox_dev.h"
 #include "init/sbox_etc.h"
-#include "init/sbox_idmap.h"
 #include "init/sbox_mount.h"
 #include "init/sbox_proc.h"
 #include "init/sbox_root.h"
-#include "init/sbox_space.h"
 #include "os/fd.h"
 
 enum {
@@ -132,20 +130,14 @@ bind_one(struct sbox_why *w, int root, const char *path)
 static int
 bind_assets(const struct sbox *b, struct sbox_why *w, int root)
 {
-	int mnt = -1, at = -1, rc;
+	int at = -1, rc;
 
-	if (b->give[SANDBOX_FD_ASSETS] < 0)
+	if (b->assets_mnt < 0)
 		return SP_OK;
-	rc = sbox_space_adopt(w, b->give[SANDBOX_FD_ASSETS], RO, &mnt);
-	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS))
-		rc = sbox_idmap(w, b, mnt);
+	rc = sbox_mount_place(w, root, "/openenvd/assets", SBOX_MOUNT_DIR, &at);
 	if (rc == SP_OK)
-		rc = sbox_mount_place(w, root, "/openenvd/assets",
-		    SBOX_MOUNT_DIR, &at);
-	if (rc == SP_OK)
-		rc = sbox_mount_attach(w, mnt, at, "");
+		rc = sbox_mount_attach(w, b->assets_mnt, at, "");
 	fd_close(&at);
-	fd_close(&mnt);
 	return rc;
 }
 

@@ -19,6 +19,33 @@ enum {
 	SPACE_OWN_INODES = 64,
 };
 
+/* Read-only, and the sandbox's own. */
+static int
+adopt(const struct sbox *b, struct sbox_why *w, enum sandbox_fd which, int *mnt)
+{
+	int rc;
+
+	if (b->give[which] < 0)
+		return SP_OK;
+	rc = sbox_space_adopt(w, b->give[which],
+	    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, mnt);
+	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS))
+		rc = sbox_idmap(w, b, *mnt);
+	return rc;
+}
+
+int
+sbox_workspace_adopt(struct sbox *b, struct sbox_why *w)
+{
+	int rc = sbox_why_stage(w, SANDBOX_STAGE_IDMAP);
+
+	if (rc == SP_OK)
+		rc = adopt(b, w, SANDBOX_FD_SEED, &b->seed_mnt);
+	if (rc == SP_OK)
+		rc = adopt(b, w, SANDBOX_FD_ASSETS, &b->assets_mnt);
+	return rc;
+}
+
 static int
 open_dir(struct sbox_why *w, const char *name, int *out)
 {
@@ -91,27 +118,6 @@ make_layers(struct sbox *b, struct sbox_why *w)
 	return rc;
 }
 
-/* The seed, read-only and the sandbox's own. */
-static int
-attach_seed(struct sbox *b, struct sbox_why *w)
-{
-	int mnt = -1, rc;
-
-	rc = sbox_space_adopt(w, b->give[SANDBOX_FD_SEED],
-	    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &mnt);
-	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS)) {
-		rc = sbox_why_stage(w, SANDBOX_STAGE_IDMAP);
-		if (rc == SP_OK)
-			rc = sbox_idmap(w, b, mnt);
-		if (rc == SP_OK)
-			rc = sbox_why_stage(w, SANDBOX_STAGE_WORKSPACE);
-	}
-	if (rc == SP_OK)
-		rc = sbox_mount_attach(w, mnt, AT_FDCWD, "lower");
-	fd_close(&mnt);
-	return rc;
-}
-
 /*
  * The top of the merged tree is the upper layer's: with the seed's mode, but
  * open to the group, in which agent and worker meet, and handing it down.
@@ -166,8 +172,8 @@ make_overlay(struct sbox *b, struct sbox_why *w)
 {
 	int rc = make_layers(b, w);
 
-	if (rc == SP_OK && b->give[SANDBOX_FD_SEED] >= 0)
-		rc = attach_seed(b, w);
+	if (rc == SP_OK && b->seed_mnt >= 0)
+		rc = sbox_mount_attach(w, b->seed_mnt, AT_FDCWD, "lower");
 	if (rc == SP_OK)
 		rc = open_dir(w, "lower", &b->lower);
 	if (rc == SP_OK && b->give[SANDBOX_FD_UPPER] >= 0)

@@ -5,6 +5,13 @@
 #include "init/sbox.h"
 
 /*
+ * Takes seed and assets over as mounts of the sandbox's own.
+ * Context: keeper, in its own mount namespace, before there is a scratch: with
+ *          something over "/" the kernel makes no user namespace.
+ */
+int sbox_workspace_adopt(struct sbox *b, struct sbox_why *w) must_check;
+
+/*
  * Makes the scratch filesystem and on it the workspace (or attaches the one
  * that another keeper shares), and goes there: the working directory becomes
  * the scratch, with "root" to build on and "merged", the workspace.

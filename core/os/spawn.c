@@ -37,6 +37,7 @@ static const char *const spawn_env[] = {
 	"GCOV_PREFIX_STRIP",
 	"LLVM_PROFILE_FILE",
 	"SP_FAIL_ALLOC",
+	"SP_FAIL_STAGE",
 #endif
 };
 _Static_assert(sizeof(spawn_env) / sizeof(spawn_env[0]) < SPAWN_ENV_MAX,

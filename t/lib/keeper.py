@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-BUILD = os.environ.get("SP_BUILD") or os.getcwd()
+BUILD = os.path.abspath(os.environ.get("SP_BUILDDIR", "."))
 PROGRAM = os.path.join(BUILD, "sallyport-init")
 
 # core/ipc/message.h
@@ -278,7 +278,7 @@ class Keeper:
         return self.finish(self.start(argv, **how), stdin, timeout)
 
     def sh(self, text, **how):
-        return self.run(["/bin/sh", "-c", text], **how)
+        return self.run(["/bin/bash", "-c", text], **how)
 
     def py(self, text, **how):
         return self.run(["/usr/bin/python3", "-c", text], **how)

@@ -1,0 +1,734 @@
+#!/usr/bin/python3
+"""Attacks from inside a sandbox, and faults around it: nothing gets through,
+and nothing is left behind.  Numbers are those of the list of cases."""
+import atexit
+import errno
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "lib"))
+import gate  # noqa: E402
+import keeper as K  # noqa: E402
+import tap  # noqa: E402
+
+if os.geteuid() != 0:
+    tap.skip_all("needs root")
+K.PROGRAM = gate.program("sallyport-init")
+CG = K.Cgroups()
+atexit.register(CG.close)
+if 0 not in CG.fds:
+    tap.skip_all("this kernel has no cgroup v2")
+TMP = tempfile.mkdtemp(prefix="sp-walls-")
+os.chmod(TMP, 0o755)
+atexit.register(shutil.rmtree, TMP, True)
+
+
+# ---- nothing is left --------------------------------------------------------
+def mounts():
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        return len(f.readlines())
+
+
+def of_sandbox(uids=(211000, 211001, 211002)):
+    """Processes with the sandbox's uids, anywhere on the host."""
+    out = []
+    for p in os.listdir("/proc"):
+        try:
+            if p.isdigit() and os.stat(f"/proc/{p}").st_uid in uids:
+                with open(f"/proc/{p}/stat", encoding="utf-8") as f:
+                    if f.read().rsplit(")", 1)[1].split()[0] != "Z":
+                        out.append(int(p))
+        except OSError:
+            pass
+    return out
+
+
+MOUNTS = mounts()
+
+
+def poll(cond, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not cond():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def nothing_left(what):
+    poll(lambda: not CG.leaves() and not of_sandbox(), 5)
+    left = []
+    if CG.leaves():
+        left.append(f"leaves {CG.leaves()}")
+    if of_sandbox():
+        left.append(f"processes {of_sandbox()}")
+    if mounts() != MOUNTS:
+        left.append(f"{mounts()} mounts, not {MOUNTS}")
+    tap.none(left, f"{what}: nothing is left behind")
+
+
+def sandbox(spec=None, **how):
+    k = K.Keeper()
+    if not k.build(spec or K.Spec(), CG, **how):
+        tap.ok(False, "a sandbox", f"{k.failed}")
+        k.close()
+        tap.done()
+    return k
+
+
+PRE = """
+import ctypes, os, sys, socket, errno
+L = ctypes.CDLL(None, use_errno=True)
+def sysc(*a):
+    ctypes.set_errno(0)
+    r = L.syscall(*a)
+    return 0 if r >= 0 else ctypes.get_errno()
+def say(*a):
+    print(*a, flush=True)
+"""
+
+
+def inside(k, code, **how):
+    r = k.py(PRE + code, **how)
+    return r.out.decode("utf-8", "replace").strip() + \
+        r.err.decode("utf-8", "replace").strip()
+
+
+# ---- credentials and leaks --------------------------------------------------
+def credentials():
+    seed = f"{TMP}/suid-seed"
+    os.makedirs(seed)
+    shutil.copy("/usr/bin/id", f"{seed}/id")
+    os.chown(f"{seed}/id", 0, 0)
+    os.chmod(f"{seed}/id", 0o4755)
+    os.chown(seed, 1000, 1000)
+    fd = os.open(seed, os.O_RDONLY)
+    k = sandbox(seed=fd)
+    os.close(fd)
+
+    status = dict(line.split(":", 1) for line in
+                  k.sh("cat /proc/self/status").out.decode().splitlines())
+    sets = {n: status[n].strip() for n in
+            ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+    tap.eq(set(sets.values()), {"0" * 16}, "4: no capability in any set")
+    tap.eq((status["NoNewPrivs"].strip(), status["Seccomp"].strip(),
+            status["Groups"].strip()), ("1", "2", ""),
+           "2: no_new_privs, a filter, no groups")
+    tap.eq(inside(k, "try:\n os.setuid(0); say('root')\n"
+                     "except OSError as e: say(e.errno)"), "1",
+           "3: setuid(0) is EPERM")
+    r = k.sh("/workspace/id -u; su -c id </dev/null; sudo id </dev/null; true")
+    tap.ok(b"211001" in r.out and b"uid=0" not in r.out,
+           "3: set-uid programs give nothing", r)
+    tap.eq(k.sh("for f in /proc/self/fd/*; do readlink $f; done | sort -u | "
+                "grep -v pipe: | grep -v proc/").text.strip(), "/dev/null",
+           "5: only 0, 1, 2 are open")
+    tap.eq(k.run(["/usr/bin/env"], env=["A=1", "HOME=/x"]).out.decode()
+           .splitlines().count("A=1"), 1, "10: a variable of the run")
+    env = dict(line.split("=", 1) for line in
+               k.run(["/usr/bin/env"]).out.decode().splitlines())
+    tap.eq(sorted(env), sorted("PATH HOME USER LOGNAME SHELL LANG TMPDIR"
+                               .split()), "10: no other variable")
+    tap.ok(b"\n" not in k.sh("ls /proc | grep '^[0-9]*$' | wc -l").out.strip()
+           and int(k.sh("ls -d /proc/[0-9]* | wc -l").out) < 10,
+           "7: the host's processes are not seen")
+    r = k.sh("for p in /proc/[0-9]*; do : >$p/exe; done 2>&1; "
+             "cat /proc/1/environ /proc/1/maps /proc/1/mem 2>&1; "
+             "ls -l /proc/1/fd /proc/1/exe 2>&1; kill -9 1; kill 1; "
+             "echo alive")
+    tap.ok(b"alive" in r.out and b"sallyport-init\n" not in r.out
+           and b"[heap]" not in r.out, "7, 11: pid 1 can be neither read nor "
+           "written nor killed", r)
+    p = k.start(["/bin/sleep", "30"])
+    k.started(p)
+    pid = k.results[p].pid
+    tap.eq(inside(k, f"say(sysc(101, 16, {pid}, 0, 0), sysc(310, {pid}, 0, 0, "
+                     f"0, 0, 0), sysc(438, sysc(434, {pid}, 0), 0, 0))"),
+           "1 1 1", "11: ptrace, process_vm_readv, pidfd_getfd")
+    tap.eq(inside(k, f"try:\n open('/proc/{pid}/mem','rb'); say('open')\n"
+                     "except OSError as e: say(e.errno)"), "13",
+           "11: another's memory through /proc")
+    tap.eq(inside(k, f"os.kill({pid}, 15); say('sent')"), "sent",
+           "a command may still stop another one")
+    k.finish(p)
+    tap.eq(inside(k, "import fcntl\nfor r in (0x5412, 0x541c, 0x5423):\n"
+                     " say(sysc(16, 0, r, b'x'), sysc(16, 0, 0x100000000 + r, "
+                     "b'x'))"), "1 1\n1 1\n1 1",
+           "15: TIOCSTI, TIOCLINUX, TIOCSETD, also with high bits")
+    r = k.sh("tty; ls -l /dev/tty; cat </dev/tty; true")
+    tap.ok(b"not a tty" in r.out, "15: no terminal", r)
+    tap.ok(k.end(), "the sandbox ends")
+    nothing_left("credentials")
+
+
+# ---- system calls -----------------------------------------------------------
+def syscalls():
+    k = sandbox()
+    e = inside
+    tap.eq(e(k, "say(*[sysc(272, f) for f in (0x10000000, 0x20000, 0x20000000,"
+                " 0x40000000, 0x8000000, 0x4000000, 0x2000000, 0x80)])"),
+           " ".join(["1"] * 8), "21: unshare of any namespace")
+    tap.eq(e(k, "say(*[sysc(56, f | 17, 0, 0, 0, 0) for f in (0x10000000, "
+                "0x20000, 0x20000000, 0x40000000, 0x8000000, 0x4000000, "
+                "0x2000000)])"), " ".join(["1"] * 7),
+           "21: clone with any CLONE_NEW*")
+    tap.eq(e(k, "say(sysc(435, b'\\0' * 88, 88))"), str(errno.ENOSYS),
+           "22: clone3 is ENOSYS")
+    tap.eq(e(k, "import threading, subprocess\nt = threading.Thread(target="
+                "lambda: say('thread')); t.start(); t.join()\n"
+                "say(subprocess.run(['/bin/echo', 'child'], "
+                "capture_output=True).stdout.decode().strip())"),
+           "thread\nchild", "22: threads and children work")
+    tap.eq(e(k, "say(*[sysc(n, b'tmpfs', 0, 0, 0, 0) for n in (430, 431, 432, "
+                "433, 428, 429, 442, 165, 166, 155, 161)])"),
+           " ".join(["1"] * 11), "23: both mount interfaces")
+    tap.eq(e(k, "fd = os.open('/proc/self/ns/mnt', 0)\nsay(sysc(308, fd, 0))"),
+           "1", "25: setns")
+    tap.eq(e(k, "b = ctypes.create_string_buffer(256)\n"
+                "say(sysc(425, 8, b), sysc(426, 0, 0, 0, 0, 0), "
+                "sysc(427, 0, 0, 0, 0))"), "1 1 1", "26: io_uring")
+    tap.eq(e(k, "say(*[sysc(n, 0, 0, 0, 0, 0) for n in (323, 321, 298, 246, "
+                "320, 175, 313, 176, 300)])"), " ".join(["1"] * 9),
+           "27: userfaultfd, bpf, perf, kexec, modules, fanotify")
+    tap.eq(e(k, "say(*[sysc(n, b'user', b'a', b'b', 1, -4) for n in (248, 249,"
+                " 250)])"), "1 1 1", "28: keyrings")
+    tap.eq(e(k, "say(*[sysc(n, 0, 0, 0, 0, 0) for n in (303, 304, 169, 103, "
+                "163, 167, 168, 227, 305, 159, 172, 173)])"),
+           " ".join(["1"] * 12), "47, 27: handles, and what is the host's")
+    tap.eq(e(k, "bad = []\nfor f in range(64):\n try:\n"
+                "  socket.socket(f, socket.SOCK_DGRAM, 0); bad.append(f)\n"
+                " except OSError as x:\n"
+                "  if f in (1, 2, 10, 16): bad.append((f, x.errno))\n"
+                "  elif x.errno != 97: bad.append((f, x.errno))\nsay(bad)"),
+           "[1, 2, 10, 16]", "31, 32: domains by allow list")
+    tap.eq(e(k, "say(*[sysc(41, f, 2, 0) for f in (0x100000028, 0x80000000, "
+                "0x100000010 | 0x20, 17)])"), "97 97 97 97",
+           "32: domains with high bits")
+    tap.eq(e(k, "say(*[sysc(41, 16, 3, p) for p in (1, 4, 9, 12, 15, 16, "
+                "0x10000, 0x80000000)])"), " ".join(["93"] * 8),
+           "32: netlink but for route")
+    tap.eq(e(k, "say([n for _, n in socket.if_nameindex()])"), "['lo']",
+           "33: interfaces can be listed, and there is lo alone")
+    if shutil.which("node") and shutil.which("node").startswith("/usr/"):
+        r = k.run(["node", "-e", "console.log(Object.keys(require('os')"
+                                 ".networkInterfaces()).length >= 0)"])
+        tap.eq(r.out.strip(), b"true", "33: node lists them, too")
+    else:
+        tap.skip("33: node lists them, too", "no node in /usr")
+    tap.eq(e(k, "out = []\nfor a in ((2, 3, 1), (10, 3, 1), (2, 10, 768), "
+                "(17, 3, 768), (2, 2, 1)):\n try:\n"
+                "  socket.socket(*a); out.append(0)\n"
+                " except OSError as x: out.append(x.errno)\nsay(*out)"),
+           "1 1 1 97 13", "35: raw, packet, ping sockets")
+    tap.eq(k.sh("ls /proc/sys/net/ipv6/conf 2>/dev/null | wc -l >/dev/null; "
+                "cat /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || "
+                "echo 1").text.strip(), "1", "no IPv6 in a network of its own")
+    tap.ok(k.end(), "the sandbox ends")
+    nothing_left("system calls")
+
+
+PROBE = r"""
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	long r;
+
+	(void)argv;
+	if (argc > 1) /* x32's getpid */
+		__asm__ volatile("syscall" : "=a"(r) : "a"(0x40000000L + 39)
+		    : "rcx", "r11", "memory");
+	else /* i386's getpid */
+		__asm__ volatile("int $0x80" : "=a"(r) : "a"(20L) : "memory");
+	return 42;
+}
+"""
+
+
+def other_abis():
+    if os.uname().machine != "x86_64" or not shutil.which("gcc"):
+        tap.skip("29: other ABIs", "x86-64 and gcc are needed")
+        return
+    seed = f"{TMP}/abi"
+    os.makedirs(seed)
+    with open(f"{TMP}/abi.c", "w", encoding="utf-8") as f:
+        f.write(PROBE)
+    subprocess.run(["gcc", "-o", f"{seed}/probe", f"{TMP}/abi.c"], check=True)
+    fd = os.open(seed, os.O_RDONLY)
+    k = sandbox(seed=fd)
+    os.close(fd)
+    for args, what in (([], "int 0x80"), (["x"], "x32")):
+        r = k.run(["/workspace/probe", *args])
+        tap.eq((r.end, r.status), (K.END_SIGNAL, signal.SIGSYS),
+               f"29: {what} kills the process")
+    k.end()
+    nothing_left("other ABIs")
+
+
+# ---- objects and file systems -----------------------------------------------
+def filesystems():
+    k = sandbox()
+    out = k.sh("for f in sysrq-trigger sys/kernel/core_pattern "
+               "sys/kernel/hostname sys/vm/drop_caches; do "
+               "echo x 2>/dev/null >/proc/$f && echo wrote $f; done; "
+               "wc -c </proc/kallsyms; wc -c </proc/keys; "
+               "wc -c </proc/timer_list; ls /proc/acpi /proc/driver; "
+               "cat /proc/kcore 2>/dev/null | head -c 4 | wc -c").text
+    tap.ok("wrote" not in out and [w for w in out.split() if w.isdigit()] ==
+           ["0"] * 4, "39: /proc's dangerous files", out)
+    tap.eq(k.sh("ls /sys 2>&1 | head -1; find / -xdev -writable "
+                "-not -type l 2>/dev/null | grep -vxE '/(home/agent|workspace|"
+                "tmp|var/tmp)'").text.strip(),
+           "ls: cannot access '/sys': No such file or directory",
+           "41, 43: no /sys, no cgroup tree; nothing of the root is writable")
+    tap.eq(k.sh("echo x >/usr/x; echo x >/etc/passwd; echo x >/x; "
+                "mkdir /home/b; rm /bin/sh; touch /dev/x").text.count("\n"),
+           6, "the root is read-only")
+    tap.eq(k.sh("awk '{print $4}' /proc/mounts | grep -v nosuid | wc -l; "
+                "awk '$2 !~ \"^/dev(/pts)?$\" {print $4}' /proc/mounts | "
+                "grep -vc nodev").text.split(), ["0", "0"],
+           "3: every mount is nosuid, and nodev but for /dev")
+    name = f"sp-walls-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as host:
+        host.bind("\0" + name)
+        host.listen()
+        tap.eq(inside(k, "s = socket.socket(socket.AF_UNIX)\n"
+                         f"say(s.connect_ex('\\0{name}'))"),
+               str(errno.ECONNREFUSED),
+               "45: an abstract socket of the host")
+    tap.eq(inside(k, "import ctypes\nsay(sysc(29, 0x5350, 4096, 0o1666), "
+                     "sysc(64, 0x5350, 1, 0o1666), sysc(68, 0x5350, 0o1666))"),
+           "0 0 0", "36: System V objects can be made")
+    tap.eq(subprocess.run("ipcs -a | grep -ci 5350", shell=True,
+                          capture_output=True, text=True).stdout.strip(), "0",
+           "36: and are not the host's")
+    tap.eq(k.sh("mknod /workspace/w c 0 0 2>&1; mknod /tmp/w c 0 0 2>&1; "
+                "mknod /tmp/w b 7 0 2>&1; mkdir /workspace/d; "
+                "setfattr -n trusted.overlay.opaque -v y /workspace/d 2>&1; "
+                "chattr +i /workspace/d 2>&1; ls /workspace /tmp")
+           .text.count("\n") >= 5, True, "71: whiteouts, devices, attributes")
+    tap.eq(k.sh("ls /tmp; ls -A /workspace").text.split(), ["d"],
+           "71: none was made")
+    # pseudo terminals are the sandbox's own
+    tap.eq(inside(k, "m, s = os.openpty(); os.write(s, b'x'); "
+                     "say(os.read(m, 1), os.ttyname(s))"),
+           "b'x' /dev/pts/0", "a pseudo terminal works")
+    r = k.sh("echo out >/dev/stdout; echo err >/dev/stderr")
+    tap.eq((r.out, r.err), (b"out\n", b"err\n"),
+           "standard output can be opened again")
+    k.end()
+    nothing_left("file systems")
+
+
+def hostile_seed():
+    """40: a workspace that holds what set-up might follow."""
+    seed = f"{TMP}/hostile"
+    os.makedirs(seed)
+    for name in ("dev", "proc", "etc"):
+        os.makedirs(f"{seed}/{name}")
+    os.symlink("/etc/passwd", f"{seed}/dev/null")
+    os.symlink("/etc", f"{seed}/proc/sys")
+    os.symlink("/root", f"{seed}/r")
+    fd = os.open(seed, os.O_RDONLY)
+    k = sandbox(seed=fd)
+    os.close(fd)
+    tap.eq(k.sh("stat -c %F /dev/null; ls /workspace/r /workspace/r/ 2>&1 | "
+                "grep -c 'No such'").text.strip(),
+           "character special file\n1", "40: links in a seed lead nowhere")
+    tap.eq(k.sh("stat -c '%U %G' /workspace /workspace/dev").text.split(),
+           ["agent"] * 4, "the seed is the sandbox's own")
+    k.sh("echo new >/workspace/n; rm -r /workspace/proc")
+    k.end()
+    tap.eq(sorted(os.listdir(seed)), ["dev", "etc", "proc", "r"],
+           "and never changes")
+    nothing_left("a hostile seed")
+
+
+# ---- processes and limits ---------------------------------------------------
+def processes():
+    k = sandbox(K.Spec(pids=64))
+    k.sh("for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP INT; "
+         "sleep 999' >/dev/null 2>&1 & done; "
+         "nohup sleep 999 >/dev/null 2>&1 &")
+    tap.ok(poll(lambda: len(of_sandbox()) >= 4), "49: daemons run")
+    r = k.sh("for i in $(seq 300); do (sleep 0 & ) ; done; "
+             "ls -d /proc/[0-9]* | wc -l; grep -l '^State.*Z' "
+             "/proc/[0-9]*/status 2>/dev/null | wc -l")
+    tap.ok(r.end == K.END_EXIT and int(r.out.split()[0]) < 40,
+           "54: orphans are reaped", r)
+    if 2 in CG.fds:
+        r = k.run(["/usr/bin/python3", "-c",
+                   "import os\nn = 0\ntry:\n while n < 500:\n"
+                   "  if os.fork() == 0: os.read(os.pipe()[0], 1)\n  n += 1\n"
+                   "except OSError as e: print(e.errno, n < 64, flush=True)\n"
+                   "os.killpg(0, 9)"])
+        tap.eq(r.out.split(), [b"11", b"True"], "51: forks end at the bound")
+    else:
+        tap.skip("51: forks end at the bound", "no pids controller")
+    started = time.monotonic()
+    tap.ok(k.end(), "49: the end takes them all")
+    tap.ok(time.monotonic() - started < 30, "within its time")
+    nothing_left("daemons")
+
+
+def storm():
+    """50: processes that fork while they are killed."""
+    k = sandbox(K.Spec(pids=200))
+    code = ("import os, time\nt = time.time() + 20\nwhile time.time() < t:\n"
+            " try:\n  if os.fork() == 0: os.setsid()\n except OSError: pass")
+    if 2 not in CG.fds:
+        tap.skip("50: a storm", "no pids controller bounds it")
+    else:
+        for _ in range(2):
+            k.started(k.start(["/usr/bin/python3", "-c", code]))
+        poll(lambda: len(of_sandbox()) > 100, 5)
+        tap.ok(k.end(), "50: a storm of forks is killed")
+    nothing_left("a storm")
+
+
+def memory():
+    if 1 not in CG.fds:
+        tap.skip("55: memory", "no memory controller")
+        return
+    k = sandbox(K.Spec(memory=48 << 20, workspace_bytes=8 << 20,
+                       tmp_bytes=1 << 20, shm_bytes=1 << 20))
+    p = k.start(["/usr/bin/python3", "-c",
+                 "b = []\nwhile True: b.append(bytearray(1 << 20))"])
+    k.finish(p)
+    tap.eq(k.results[p].end, K.END_OOM, "55: out of memory is told as that")
+    tap.ok(any(e[0] == 3 for e in k.events), "55: and as an event")
+    # everybody went: no half of a workload goes on
+    tap.ok(k.gone(), "55: the sandbox went with it")
+    nothing_left("out of memory")
+
+
+def full():
+    k = sandbox(K.Spec(workspace_bytes=8 << 20, workspace_inodes=300,
+                       tmp_bytes=1 << 20, tmp_inodes=64, shm_bytes=1 << 20))
+    r = k.sh("dd if=/dev/zero of=/workspace/f bs=1M count=64 2>&1 | "
+             "grep -c 'No space'; rm /workspace/f; "
+             "i=0; while : >/workspace/n$i; do i=$((i+1)); done 2>/dev/null; "
+             "[ $i -lt 400 ] && echo inodes; "
+             "for d in /tmp /dev/shm $HOME /var/tmp; do "
+             "dd if=/dev/zero of=$d/f bs=1M count=8 2>&1 | "
+             "grep -c 'No space'; done")
+    tap.eq(r.text.split(), ["1", "inodes", "1", "1", "1", "1"],
+           "57: full is ENOSPC, wherever it is")
+    tap.ok(k.end(), "57: and ends as well")
+    nothing_left("full disks")
+
+
+def limits():
+    k = sandbox(K.Spec(files=200, file_bytes=1 << 20))
+    out = k.sh("ulimit -c; ulimit -n; ulimit -Hn; ulimit -f; ulimit -r; "
+               "grep -E 'locked|msgqueue|pending' /proc/self/limits | "
+               "awk '{print $(NF-2)}'; umask").text.split()
+    tap.eq(out, ["0", "200", "200", "1024", "0", "8388608", "4096", "819200",
+                 "0002"], "59: resource limits and umask")
+    r = k.sh("dd if=/dev/zero of=/workspace/f bs=1M count=2 2>&1; echo $?")
+    tap.ok(b"153" in r.out or b"too large" in r.out, "59: file size", r)
+    k.end()
+    nothing_left("limits")
+
+
+# ---- time, signals, death ---------------------------------------------------
+def timeouts():
+    k = sandbox()
+    r = k.sh("sleep 60 & setsid sleep 61 >/dev/null 2>&1 & sleep 62", timeout_ms=300)
+    tap.eq((r.end, r.status), (K.END_TIMEOUT, signal.SIGKILL),
+           "60: a timeout kills the process with its session")
+    p = k.start(["/bin/sleep", "60"])
+    k.started(p)
+    k.send(K.SIGNAL, struct.pack("<IB", p, signal.SIGTERM))
+    k.finish(p)
+    tap.eq((k.results[p].end, k.results[p].status),
+           (K.END_SIGNAL, signal.SIGTERM), "a signal reaches one process")
+    many = [k.start(["/bin/sleep", "60"]) for _ in range(5)]
+    for p in many:
+        k.started(p)
+    k.send(K.SIGNAL, struct.pack("<IB", 0, signal.SIGKILL))
+    for p in many:
+        k.finish(p)
+    tap.eq({k.results[p].end for p in many}, {K.END_SIGNAL},
+           "a signal reaches all")
+    tap.ok(poll(lambda: len(of_sandbox()) == 1), "but pid 1")
+    # born while a sibling stops it: it starts, or fails, and nothing waits
+    k.started(k.start(["/usr/bin/python3", "-c",
+                       "import os, time\nt = time.time() + 20\n"
+                       "me = os.getpid()\nwhile time.time() < t:\n"
+                       " for p in os.listdir('/proc'):\n"
+                       "  if p.isdigit() and int(p) not in (1, me):\n"
+                       "   try: os.kill(int(p), 19)\n"
+                       "   except OSError: pass"]))
+    for _ in range(5):
+        k.start(["/bin/sleep", "60"])
+    started = time.monotonic()
+    tap.ok(k.end(), "60: the end comes also while processes are being stopped")
+    tap.ok(time.monotonic() - started < 25, "60: in bounded time")
+    nothing_left("timeouts")
+
+
+def freezing():
+    k = sandbox()
+    p = k.start(["/bin/sh", "-c", "while :; do echo >>/workspace/t; done"])
+    k.started(p)
+
+    def freeze(on):
+        k.send(K.FREEZE, struct.pack("<IB", 5, on))
+        return struct.unpack("<IBI", k.until((K.FROZEN,))[1])
+    tap.eq(freeze(1), (5, 1, 0), "a sandbox is frozen")
+    q = k.start(["/bin/true"])
+    k.started(q)
+    tap.eq(k.results[q].not_started[:2], ("enter", errno.EBUSY),
+           "nothing starts in a frozen one")
+    tap.eq(freeze(0), (5, 0, 0), "and thawed")
+    tap.eq(k.run(["/bin/true"]).status, 0, "then it runs on")
+    freeze(1)
+    tap.ok(k.end(), "a frozen one ends, too")
+    nothing_left("freezing")
+
+
+def deaths():
+    # 17, 18: the helper's channel closes; the keeper is killed
+    k = sandbox()
+    k.started(k.start(["/bin/sh", "-c", "setsid sleep 999 & sleep 999"]))
+    k.sock.shutdown(socket.SHUT_RDWR)
+    k.close()
+    nothing_left("17: the helper goes away")
+    k = sandbox()
+    k.started(k.start(["/bin/sh", "-c", "setsid sleep 999 & sleep 999"]))
+    os.kill(k.proc.pid, signal.SIGKILL)
+    k.close()
+    tap.ok(poll(lambda: not of_sandbox()), "18: the keeper is killed: so is "
+           "everything in its sandbox")
+    for leaf in CG.leaves():
+        tap.ok(poll(lambda leaf=leaf: "populated 0" in
+                    open(f"{leaf}/cgroup.events").read()
+                    if os.path.exists(f"{leaf}/cgroup.events") else True),
+               "18: its leaf is empty")
+        poll(lambda leaf=leaf: rmdir(leaf))
+    nothing_left("18: the keeper is killed")
+    # the leaf of an earlier one is there: sweep first
+    for path in set(CG.paths.values()):
+        os.makedirs(f"{path}/t{os.getpid()}", exist_ok=True)
+    k = K.Keeper()
+    tap.eq((k.build(K.Spec(), CG), (k.failed or "?")[0]), (False, "cgroup"),
+           "18: a leaf that is there already")
+    k.gone()
+    for leaf in CG.leaves():
+        rmdir(leaf)
+    nothing_left("18: a leaf of before")
+
+
+def rmdir(path):
+    try:
+        os.rmdir(path)
+    except OSError:
+        return not os.path.exists(path)
+    return True
+
+
+# ---- what runs, and how -----------------------------------------------------
+def running():
+    k = sandbox(K.Spec(env=["A=spec", "B=spec"]))
+    r = k.run(["/bin/cat"], stdin=b"in\0put")
+    tap.eq(r.out, b"in\0put", "standard input is a pipe, if asked for")
+    r = k.sh("echo $A$B$C; pwd; cat", env=["B=run", "C=run"], cwd="/tmp")
+    tap.eq(r.out, b"specrunrun\n/tmp\n", "variables and directory; no input")
+    r = k.sh("echo a; echo b >&2", flags=K.RUN_ERR_TO_OUT)
+    tap.eq((r.out, r.err), (b"a\nb\n", b""), "both outputs in one")
+    r = k.sh("echo e >&$OPENENVD_EVENT_FD; ls /proc/self/fd | tr '\\n' ' '",
+             flags=K.RUN_EVENT_FD)
+    tap.eq((r.event, r.out), (b"e\n", b"0 1 2 3 4 "), "an event pipe")
+    r = k.run(["true"])
+    tap.eq(r.status, 0, "a name is looked up in PATH")
+    r = k.run(["/nonexistent"])
+    tap.eq(r.not_started[:2], ("exec", errno.ENOENT), "no such program")
+    r = k.run(["/bin/true"], cwd="/nonexistent")
+    tap.eq(r.not_started[:2], ("exec", errno.ENOENT), "no such directory")
+    r = k.run(["/workspace"])
+    tap.eq(r.not_started[:2], ("exec", errno.EACCES), "not a program")
+    r = k.sh("exit 7")
+    tap.eq((r.end, r.status), (K.END_EXIT, 7), "an exit status")
+    r = k.py("import os; os.abort()")
+    tap.eq((r.end, r.status), (K.END_SIGNAL, signal.SIGABRT), "a signal")
+    r = k.run(["/usr/bin/python3", "-c", "import sys; print(sys.argv[1:])",
+               "", "a b", "$x", "\n", "*"])
+    tap.eq(r.out, b"['', 'a b', '$x', '\\n', '*']\n", "arguments as they are")
+    many = [k.start(["/bin/sh", "-c", f"echo {i}"]) for i in range(40)]
+    tap.eq([k.finish(p).out for p in many],
+           [f"{i}\n".encode() for i in range(40)], "forty at once")
+    k.end()
+    nothing_left("running")
+
+
+def shared():
+    """Agent and worker on one workspace: apart in all else."""
+    a = sandbox(K.Spec(cgroup=f"t{os.getpid()}-agent"))
+    a.send(K.SHARE, struct.pack("<I", 9))
+    msg = a.until((K.SHARED,))
+    tap.eq(struct.unpack("<I", msg[1]), (9,), "the workspace is shared")
+    w = sandbox(K.Spec(cgroup=f"t{os.getpid()}-worker", side=K.WORKER,
+                       uid=211002), workspace=msg[2])
+    os.close(msg[2])
+    a.sh("echo agent >/workspace/a; mkdir /workspace/d; echo x >/tmp/a")
+    w.sh("echo worker >/workspace/w; echo worker >>/workspace/a; "
+         "echo w >/workspace/d/w; rm /workspace/d/w")
+    tap.eq(a.sh("cat /workspace/a /workspace/w; stat -c %u /workspace/w").text
+           .split(), ["agent", "worker", "worker", "211002"],
+           "both write in it")
+    tap.eq(w.sh("ls /tmp /home; id -un; echo $HOME").text.split(),
+           ["/home:", "worker", "/tmp:", "worker", "/home/worker"],
+           "all else is each one's own")
+    p = a.start(["/bin/sleep", "60"])
+    a.started(p)
+    r = w.sh("ls -d /proc/[0-9]* | wc -l; grep -c sleep /proc/[0-9]*/comm")
+    tap.ok(int(r.out.split()[0]) <= 5 and b":1" not in r.out,
+           "11: neither sees the other's processes", r)
+    tap.ok(a.end(), "the agent's ends")
+    tap.eq(w.sh("cat /workspace/a").out, b"agent\nworker\n",
+           "the worker keeps the workspace")
+    tap.ok(w.end(), "the worker's ends")
+    nothing_left("a shared workspace")
+
+
+def watched():
+    k = K.Keeper()
+    k.build(K.Spec(flags=K.WATCH_FILES), CG)
+    tap.ok(k.watch is not None, "files are watched")
+    k.sh("echo x >/workspace/seen")
+    data = os.read(k.watch, 65536)
+    tap.ok(b"seen\0" in data, "O1: a new file is seen")
+    k.end()
+    nothing_left("watched files")
+
+
+# ---- stages that fail, messages that lie ------------------------------------
+def stages():
+    """1: every stage in turn."""
+    k = K.Keeper(env={"SP_FAIL_STAGE": "spec"})
+    if k.build(K.Spec(), CG):
+        k.end()
+        tap.skip("1: each stage fails", "a build with confinement")
+        return
+    k.gone()
+    for stage in ("spec cgroup limits namespaces workspace network root dev "
+                  "proc pivot_root landlock seccomp init").split():
+        k = K.Keeper(env={"SP_FAIL_STAGE": stage})
+        built = k.build(K.Spec(), CG)
+        tap.eq((built, (k.failed or "?")[0]), (False, stage),
+               f"1: {stage} fails")
+        tap.ok(k.gone(), f"1: {stage}: gone")
+        nothing_left(f"1: {stage}")
+    for stage in "enter stdio credentials exec check".split():
+        k = K.Keeper(env={"SP_FAIL_STAGE": stage})
+        if not k.build(K.Spec(), CG):
+            tap.ok(False, f"1: {stage}", k.failed)
+            continue
+        r = k.sh("echo ran >/workspace/marker")
+        tap.eq((r.not_started or "?")[0], stage, f"1: a process: {stage}")
+        tap.ok(k.end(), f"1: a process: {stage}: gone")
+        nothing_left(f"1: a process: {stage}")
+
+
+def liars():
+    """19: what no helper would send."""
+    good = K.Spec().encode()
+
+    def broken(what, send):
+        k = K.Keeper()
+        try:
+            send(k)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        try:
+            left = k.until((K.GONE,), 20)
+        except TimeoutError:
+            left = "silent"
+        k.close()
+        tap.ok(left is None and k.proc.returncode is not None,
+               f"19: {what} ends the keeper", (left, k.failed))
+
+    def spec(k, data):
+        k.send_sealed(K.SPEC, data)
+        k.send(K.BUILD_IT)
+
+    def unsealed(k):
+        fd = os.memfd_create("x")
+        os.write(fd, good)
+        k.send(K.SPEC, b"", fd)
+        os.close(fd)
+
+    def twice(k):
+        k.send_sealed(K.SPEC, good)
+        k.send_sealed(K.SPEC, good)
+
+    def give(k, body, n=1):
+        k.send_sealed(K.SPEC, good)
+        fds = [os.open("/", os.O_RDONLY) for _ in range(n)]
+        k.send(K.GIVE, body, fds or None)
+        for fd in fds:
+            os.close(fd)
+    broken("an empty message", lambda k: k.send(0, raw=b""))
+    broken("three bytes", lambda k: k.send(0, raw=b"abc"))
+    broken("an unknown type", lambda k: k.send(999))
+    broken("a message of another role", lambda k: k.send(8, b"\0" * 12))
+    broken("its own kind of message", lambda k: k.send(K.READY, b"\0" * 4))
+    broken("BUILD without SPEC", lambda k: k.send(K.BUILD_IT))
+    broken("RUN before BUILD", lambda k: k.send_sealed(
+        K.RUN, K.run_body(["/bin/true"]), b"\1\0\0\0"))
+    broken("an empty spec", lambda k: spec(k, b""))
+    broken("a cut spec", lambda k: spec(k, good[:-1]))
+    broken("a longer spec", lambda k: spec(k, good + b"\0"))
+    broken("a spec with a NUL", lambda k: spec(
+        k, K.Spec(hostname="a\0b").encode()))
+    broken("a leaf that leads out", lambda k: spec(
+        k, K.Spec(cgroup="../x").encode()))
+    broken("a relative path", lambda k: spec(
+        k, K.Spec(read_only=["usr"]).encode()))
+    broken("a side that is none", lambda k: spec(k, K.Spec(side=9).encode()))
+    broken("an unsealed spec", unsealed)
+    broken("two specs", twice)
+    broken("an unknown descriptor", lambda k: give(k, b"\x63" + b"\0" * 4))
+    broken("GIVE without one", lambda k: give(k, b"\2" + b"\0" * 4, 0))
+    broken("GIVE with three", lambda k: give(k, b"\2" + b"\0" * 4, 3))
+    broken("a long GIVE", lambda k: give(k, b"\2" + b"\0" * 9))
+
+    def served(what, send):
+        k = sandbox()
+        k.started(k.start(["/bin/sleep", "99"]))
+        send(k)
+        k.until((K.GONE,), 20)
+        k.close()
+        tap.ok(k.proc.returncode is not None, f"19: {what} ends it")
+        nothing_left(f"19: {what}")
+    served("a handle twice", lambda k: k.send_sealed(
+        K.RUN, K.run_body(["/bin/true"]), b"\1\0\0\0"))
+    served("a run without arguments", lambda k: k.send_sealed(
+        K.RUN, K.run_body([]), b"\2\0\0\0"))
+    served("BUILD again", lambda k: k.send(K.BUILD_IT))
+    served("a wrong sequence", lambda k: (setattr(k, "seq", 99),
+                                          k.send(K.END)))
+    k = K.Keeper()
+    tap.eq((k.build(K.Spec(uid=0), CG), (k.failed or "?")[0]),
+           (False, "spec"), "19: never as root")
+    k.gone()
+    k = K.Keeper()
+    tap.ok(k.end(), "END alone is fine")
+    nothing_left("lies")
+
+
+for test in (credentials, syscalls, other_abis, filesystems, hostile_seed,
+             running, processes, storm, memory, full, limits, timeouts,
+             freezing, deaths, shared, watched, stages, liars):
+    only = os.environ.get("ONLY")
+    if not only or test.__name__ in only.split():
+        test()
+tap.done()
