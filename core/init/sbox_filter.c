@@ -1,189 +1,204 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "init/sbox_filter.h"
 #include "init/sbox_filter_rows.h"
-#include "os/fd.h"
-
-enum { FILTER_MAX = BPF_MAXINSNS * sizeof(struct sock_filter) };
 
 /*
- * Arguments that are ints in the kernel are compared in their low 32 bits:
- * the upper ones, which the kernel does not look at, must not hide them.
+ * The programs are written here, row by row, as each sandbox has its own
+ * keeper: libseccomp, which knows the numbers of the calls, takes two
+ * milliseconds for what is a few hundred instructions.  Calls whatever their
+ * arguments are remembered by the kernel and cost nothing at run time, so
+ * that the order of rows matters little.
  */
-static const scmp_datum_t LOW = 0xffffffffU;
+enum {
+	FILTER_INSNS_MAX = 1024,
+/* int arguments: the kernel does not look at the upper half either */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	ARG_LOW = 4,
+#else
+	ARG_LOW = 0,
+#endif
+	X32_BIT = 0x40000000, /* of a call's number on x86-64 */
+	SOCKET_TYPE = 0xf, /* below SOCK_CLOEXEC and SOCK_NONBLOCK */
+};
 
-static int
-add(scmp_filter_ctx ctx, const struct sbox_filter_row *row, unsigned n,
-    const struct scmp_arg_cmp *cmp)
+struct program {
+	struct sock_filter insn[FILTER_INSNS_MAX];
+	size_t n;
+	bool full;
+};
+
+static void
+emit(struct program *p, uint16_t code, uint32_t k, uint8_t yes, uint8_t no)
 {
-	int nr = seccomp_syscall_resolve_name(row->call);
+	const struct sock_filter insn = { code, yes, no, k };
 
-	/* not known to this library, or not there on this processor */
-	if (nr == __NR_SCMP_ERROR || nr < 0)
-		return 0;
-	return seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO((uint16_t)row->en),
-	    nr, n, cmp);
+	if (p->n == FILTER_INSNS_MAX)
+		p->full = true;
+	else
+		p->insn[p->n++] = insn;
 }
 
-/* Any of the bits of the argument. */
-static int
-add_bits(scmp_filter_ctx ctx, const struct sbox_filter_row *row)
+static void
+load(struct program *p, size_t at)
 {
-	struct scmp_arg_cmp cmp;
-	int rc = 0, bit;
-
-	for (bit = 0; bit < 32 && rc == 0; bit++) {
-		if (!(row->value & (1U << bit)))
-			continue;
-		cmp = SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, 1U << bit,
-		    1U << bit);
-		rc = add(ctx, row, 1, &cmp);
-	}
-	return rc;
+	emit(p, BPF_LD | BPF_W | BPF_ABS, (uint32_t)at, 0, 0);
 }
 
-/*
- * A domain that is not on the list: each number below 32 by itself, above by
- * any bit that only those have.
- */
-static int
-add_families(scmp_filter_ctx ctx, const struct sbox_filter_row *row)
+static void
+load_arg(struct program *p, unsigned arg)
 {
-	struct scmp_arg_cmp cmp;
-	unsigned i;
-	int rc = 0;
-
-	for (i = 0; i < 32 && rc == 0; i++) {
-		if (row->value & (1U << i))
-			continue;
-		cmp = SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, LOW, i);
-		rc = add(ctx, row, 1, &cmp);
-	}
-	for (i = 5; i < 32 && rc == 0; i++) {
-		cmp = SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, 1U << i, 1U << i);
-		rc = add(ctx, row, 1, &cmp);
-	}
-	return rc;
+	load(p,
+	    offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t) +
+		ARG_LOW);
 }
 
-/* socket(value, second): or, with second 0, any third argument but 0. */
-static int
-add_socket(scmp_filter_ctx ctx, const struct sbox_filter_row *row)
+static void
+answer(struct program *p, uint32_t action)
 {
-	struct scmp_arg_cmp cmp[2];
-	int rc = 0, bit;
-
-	cmp[0] = SCMP_CMP(0, SCMP_CMP_MASKED_EQ, LOW, row->value);
-	if (row->second != 0) {
-		/* the type, below SOCK_CLOEXEC and SOCK_NONBLOCK */
-		cmp[1] = SCMP_CMP(1, SCMP_CMP_MASKED_EQ, 0xf, row->second);
-		return add(ctx, row, 2, cmp);
-	}
-	for (bit = 0; bit < 32 && rc == 0; bit++) {
-		cmp[1] = SCMP_CMP(2, SCMP_CMP_MASKED_EQ, 1U << bit, 1U << bit);
-		rc = add(ctx, row, 2, cmp);
-	}
-	return rc;
+	emit(p, BPF_RET | BPF_K, action, 0, 0);
 }
 
-static int
-add_row(scmp_filter_ctx ctx, const struct sbox_filter_row *row)
+static void
+refuse(struct program *p, const struct sbox_filter_row *row)
 {
-	struct scmp_arg_cmp cmp;
+	answer(p, SECCOMP_RET_ERRNO | (uint32_t)row->en);
+}
 
+/* Another architecture's numbers mean other calls. */
+static void
+begin(struct program *p)
+{
+	memset(p, 0, sizeof(*p));
+	load(p, offsetof(struct seccomp_data, arch));
+	emit(p, BPF_JMP | BPF_JEQ | BPF_K, seccomp_arch_native(), 1, 0);
+	answer(p, SECCOMP_RET_KILL_PROCESS);
+	load(p, offsetof(struct seccomp_data, nr));
+#ifdef __x86_64__
+	emit(p, BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1);
+	answer(p, SECCOMP_RET_KILL_PROCESS);
+#endif
+}
+
+/* Refused when the condition that was emitted last falls through. */
+static void
+condition(struct program *p, const struct sbox_filter_row *row)
+{
+	unsigned bit;
+
+	load_arg(p, row->arg);
 	switch (row->when) {
 	case SBOX_FILTER_ALWAYS:
-		return add(ctx, row, 0, NULL);
+		break;
 	case SBOX_FILTER_EQUAL:
-		cmp = SCMP_CMP(row->arg, SCMP_CMP_MASKED_EQ, LOW, row->value);
-		return add(ctx, row, 1, &cmp);
+		emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->value, 0, 1);
+		break;
 	case SBOX_FILTER_ANY_BIT:
-		return add_bits(ctx, row);
+		emit(p, BPF_JMP | BPF_JSET | BPF_K, row->value, 0, 1);
+		break;
 	case SBOX_FILTER_FAMILY:
-		return add_families(ctx, row);
+		for (bit = 0; bit < 32; bit++)
+			if (row->value & (1U << bit))
+				/* allowed: over the rest of these, and RET */
+				emit(p, BPF_JMP | BPF_JEQ | BPF_K, bit,
+				    (uint8_t)__builtin_popcount(
+					row->value >> bit),
+				    0);
+		break;
 	case SBOX_FILTER_SOCKET:
-		return add_socket(ctx, row);
+		emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->value, 0,
+		    row->second != 0 ? 4 : 3);
+		load_arg(p, row->second != 0 ? 1 : 2);
+		if (row->second != 0) {
+			emit(p, BPF_ALU | BPF_AND | BPF_K, SOCKET_TYPE, 0, 0);
+			emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->second, 0, 1);
+		} else {
+			emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+		}
+		break;
 	}
-	return -EINVAL;
+}
+
+static void
+add_row(struct program *p, const struct sbox_filter_row *row)
+{
+	int nr = seccomp_syscall_resolve_name(row->call);
+	size_t jump;
+
+	/* not known to this library, or not there on this processor */
+	if (nr < 0)
+		return;
+	jump = p->n;
+	emit(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1);
+	if (row->when == SBOX_FILTER_ALWAYS) {
+		refuse(p, row);
+		return;
+	}
+	condition(p, row);
+	refuse(p, row);
+	load(p, offsetof(struct seccomp_data, nr));
+	if (!p->full)
+		p->insn[jump].jf = (uint8_t)(p->n - jump - 1);
 }
 
 static int
-export_program(struct sbox_why *w, scmp_filter_ctx ctx, struct buf *out)
+finish(struct sbox_why *w, const struct program *p, struct buf *out)
 {
-	int fd, rc;
+	int rc;
 
-	fd = memfd_create("filter", MFD_CLOEXEC);
-	if (fd < 0)
-		return sbox_why_errno(w, errno, "memfd");
-	rc = seccomp_export_bpf(ctx, fd);
-	if (rc != 0) {
-		rc = sbox_why_errno(w, -rc, "seccomp_export_bpf");
-	} else {
-		buf_init(out, FILTER_MAX);
-		rc = lseek(fd, 0, SEEK_SET) < 0 ? err_from_errno(errno)
-						: fd_read_all(fd, out);
-		if (rc != SP_OK)
-			rc = sbox_why_rc(w, rc, "filter");
-	}
-	fd_close(&fd);
-	return rc;
+	if (p->full)
+		return sbox_why_errno(w, E2BIG, "filter");
+	buf_init(out, sizeof(p->insn));
+	rc = buf_add(out, p->insn, p->n * sizeof(p->insn[0]));
+	return rc == SP_OK ? rc : sbox_why_rc(w, rc, "filter");
 }
 
 int
 sbox_filter_compile(struct sbox_why *w, struct buf *out)
 {
 	const struct sbox_filter_row *rows;
-	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
+	struct program p;
 	size_t i, n;
-	int rc;
 
 	rows = sbox_filter_rows(&n);
-	if (ctx == NULL)
-		return sbox_why_errno(w, ENOMEM, "libseccomp");
-	rc = seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH,
-	    SCMP_ACT_KILL_PROCESS);
-	for (i = 0; i < n && rc == 0; i++)
-		rc = add_row(ctx, &rows[i]);
-	if (rc != 0)
-		rc = sbox_why_errno(w, -rc, "rule for %s",
-		    i > 0 ? rows[i - 1].call : "another architecture");
-	else
-		rc = export_program(w, ctx, out);
-	seccomp_release(ctx);
-	return rc;
+	begin(&p);
+	for (i = 0; i < n; i++)
+		add_row(&p, &rows[i]);
+	answer(&p, SECCOMP_RET_ALLOW);
+	return finish(w, &p, out);
 }
 
 int
 sbox_filter_compile_init(struct sbox_why *w, struct buf *out)
 {
 	/* init1.c from there on, and nothing else */
-	static const int calls[] = { SCMP_SYS(ppoll), SCMP_SYS(wait4),
-		SCMP_SYS(rt_sigreturn), SCMP_SYS(restart_syscall),
-		SCMP_SYS(exit_group), SCMP_SYS(exit), SCMP_SYS(sendmsg) };
-	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	static const char *const calls[] = { "ppoll", "wait4", "rt_sigreturn",
+		"restart_syscall", "exit_group", "exit", "sendmsg" };
+	struct program p;
 	size_t i;
-	int rc = 0;
+	int nr;
 
-	if (ctx == NULL)
-		return sbox_why_errno(w, ENOMEM, "libseccomp");
-	for (i = 0; i < sizeof(calls) / sizeof(calls[0]) && rc == 0; i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
-	if (rc != 0)
-		rc = sbox_why_errno(w, -rc, "filter of pid 1");
-	else
-		rc = export_program(w, ctx, out);
-	seccomp_release(ctx);
-	return rc;
+	begin(&p);
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		nr = seccomp_syscall_resolve_name(calls[i]);
+		if (nr < 0)
+			continue;
+		emit(&p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1);
+		answer(&p, SECCOMP_RET_ALLOW);
+	}
+	answer(&p, SECCOMP_RET_KILL_PROCESS);
+	return finish(w, &p, out);
 }
 
 int

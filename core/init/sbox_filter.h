@@ -7,8 +7,8 @@
 
 /*
  * Compiles the table, or pid 1's own short list, to what seccomp(2) loads.
- * Source:  seccomp(2), libseccomp.
- * Context: keeper, once for each sandbox: takes a millisecond or so.
+ * Source:  seccomp(2), the kernel's seccomp_filter document.
+ * Context: keeper, once for each sandbox; does not block.
  * Owner:   out is the caller's, who clears it.
  */
 int sbox_filter_compile(struct sbox_why *w, struct buf *out) must_check;
