@@ -41,6 +41,7 @@ copy_child(const struct sbox *b, enum sandbox_stage stage, int sock)
 	    &copied, &where);
 #else
 	(void)copied;
+	(void)bounds;
 	r.rc = SP_E_UNSUPPORTED;
 #endif
 	if (r.rc != SP_OK)
