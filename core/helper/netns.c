@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,9 +44,17 @@ netns_plan(struct netns_plan *p, uint32_t slot, uint32_t generation,
 enum netns_way
 netns_way(const struct netns_plan *p)
 {
+	size_t i;
+
 	if (p->env == NULL || p->env->rules_n == 0)
 		return NETNS_NO_WAY;
-	return p->via_veth ? NETNS_VETH : NETNS_RELAY;
+	if (!p->via_veth)
+		return NETNS_RELAY;
+	for (i = 0; i < p->env->rules_n; i++)
+		if (!p->env->rules[i].is_host)
+			return NETNS_VETH;
+	/* the CONNECT door is enough for names */
+	return NETNS_NO_WAY;
 }
 
 void
@@ -127,6 +136,64 @@ netns_space(struct netns_maker *m)
 	return netns_reach(m, NETNS_STEP_SPACE);
 }
 
+/*
+ * In a namespace without a link everything has a route, so that rules decide,
+ * and "refused" is what is read; nothing there leads out.
+ */
+static int
+netns_alone(struct netns_maker *m, bool relay)
+{
+	int rc;
+
+	rc = netns_rules_log(m);
+	if (rc == SP_OK)
+		rc = netns_rules_put(m, &m->in_nf,
+		    relay ? NETNS_RULES_RELAY : NETNS_RULES_ALONE);
+	if (rc != SP_OK)
+		return rc;
+	rc = nl_link_default(&m->in, m->lo, 0, INADDR_LOOPBACK);
+	return rc == SP_OK
+	    ? rc
+	    : netns_why(m, rc, m->in.error, "default route inside", NULL);
+}
+
+static int
+netns_inside_rules(struct netns_maker *m)
+{
+	enum netns_way way = netns_way(m->plan);
+	int rc;
+
+	rc = nl_sock_open(&m->in_nf, NETLINK_NETFILTER);
+	if (rc != SP_OK)
+		return netns_why(m, rc, m->in_nf.error, "netfilter",
+		    "CONFIG_NETFILTER_NETLINK is needed");
+	if (way == NETNS_NO_WAY)
+		return netns_alone(m, false);
+	rc = netns_rules_allow(m, way == NETNS_RELAY);
+	if (rc != SP_OK)
+		return rc;
+	if (way == NETNS_RELAY)
+		return netns_alone(m, true);
+	return netns_rules_put(m, &m->in_nf, NETNS_RULES_INSIDE);
+}
+
+/*
+ * Without any rule of egress a kernel that lacks nf_tables will do: no link,
+ * no route, nothing to tell of.
+ */
+static int
+netns_inside_deny(struct netns_maker *m)
+{
+	int rc = netns_inside_rules(m);
+
+	if (rc == SP_E_UNSUPPORTED && netns_way(m->plan) == NETNS_NO_WAY) {
+		buf_reset(m->err, SIZE_MAX);
+		fd_close(&m->out->nflog_fd);
+		rc = SP_OK;
+	}
+	return rc == SP_OK ? netns_reach(m, NETNS_STEP_INSIDE) : rc;
+}
+
 static int
 netns_inside(struct netns_maker *m)
 {
@@ -139,6 +206,8 @@ netns_inside(struct netns_maker *m)
 		rc = netns_inside_listen(m);
 	if (rc == SP_OK)
 		rc = netns_reach(m, NETNS_STEP_LISTEN);
+	if (rc == SP_OK)
+		rc = netns_inside_deny(m);
 	return rc;
 }
 
@@ -174,30 +243,18 @@ netns_make(const struct netns_plan *p, struct netns *out, struct buf *err)
 	if (rc == SP_OK)
 		rc = netns_inside(&m);
 	netns_return(&m);
+	if (rc == SP_OK && netns_way(p) == NETNS_VETH)
+		rc = netns_host_make(&m);
 	if (rc == SP_OK)
 		rc = netns_reach(&m, NETNS_STEP_DONE);
-	nl_sock_close(&m.in);
-	if (rc != SP_OK)
-		netns_clear(out);
-	return rc;
-}
-
-int
-netns_cut(const struct netns_plan *p, struct buf *err)
-{
-	struct nl_sock n;
-	int rc, put;
-
-	rc = nl_sock_open(&n, NETLINK_ROUTE);
-	if (rc == SP_OK)
-		rc = nl_link_delete(&n, p->veth);
-	if (rc == SP_E_NOTFOUND)
-		rc = SP_OK;
 	if (rc != SP_OK) {
-		put =
-		    buf_printf(err, "link %s: %s", p->veth, strerror(n.error));
-		(void)put;
+		netns_host_undo(&m);
+		netns_clear(out);
 	}
-	nl_sock_close(&n);
+	nl_sock_close(&m.in);
+	nl_sock_close(&m.in_nf);
+	nl_sock_close(&m.host);
+	nl_sock_close(&m.host_nf);
+	nft_allow_clear(&m.allow);
 	return rc;
 }

@@ -88,6 +88,20 @@ int netns_make(const struct netns_plan *p, struct netns *out,
 int netns_cut(const struct netns_plan *p, struct buf *err) must_check;
 
 /*
+ * What the rules have counted since they were made: packets that began a flow
+ * which is allowed, packets that were denied.  They are exact, also where
+ * NFLOG's messages are bounded or lost.
+ * Context: helper; a few system calls, in another namespace without a link.
+ * Parameters: p, with its env; ns_fd, of struct netns.
+ * Returns: 0; SP_E_NOTFOUND there are no rules; SP_E_*.
+ */
+struct netns_counts {
+	uint64_t allowed, denied;
+};
+int netns_count(const struct netns_plan *p, int ns_fd,
+    struct netns_counts *out) must_check;
+
+/*
  * The same in a child of its own, so that the loop does not wait.  done() is
  * called once, from the poller: rc as above; made is the callee's to take
  * (NULL for a cut).

@@ -3,6 +3,7 @@
 #define SP_HELPER_NETNS_PRIV_H
 
 #include "helper/netns.h"
+#include "helper/nft_allow.h"
 #include "helper/nl_sock.h"
 
 /* Points at which tests let it fail or die, in this order. */
@@ -31,9 +32,11 @@ struct netns_maker {
 	int self_fd; /* the namespace that we come from */
 	struct nl_sock in, in_nf; /* rtnetlink, netfilter: the new namespace */
 	struct nl_sock host, host_nf;
-	uint32_t lo; /* index inside */
+	uint32_t lo, veth; /* indices: inside, on the host */
 	bool made_link, made_table;
+	bool owned; /* the host's table */
 	uint16_t group; /* of NFLOG, that was free */
+	struct nft_allow allow;
 };
 
 #define NETNS_DOOR_PORTS "3128 and 3129"
@@ -56,5 +59,23 @@ int netns_setting(const char *path, const char *value) must_check;
 int netns_inside_base(struct netns_maker *m) must_check;
 /* In the new namespace: all listeners. */
 int netns_inside_listen(struct netns_maker *m) must_check;
+
+/* In the process's namespace: a free group of NFLOG, m->group. */
+int netns_rules_log(struct netns_maker *m) must_check;
+/* What the rules allow, into m->allow. */
+int netns_rules_allow(struct netns_maker *m, bool hosts) must_check;
+/* A table, by a socket of the namespace that it is for. */
+enum netns_rules {
+	NETNS_RULES_HOST,
+	NETNS_RULES_INSIDE, /* with a link */
+	NETNS_RULES_ALONE, /* without one */
+	NETNS_RULES_RELAY,
+};
+int netns_rules_put(struct netns_maker *m, struct nl_sock *n,
+    unsigned kind) must_check;
+int netns_rules_drop(struct nl_sock *n, const char *table) must_check;
+/* On the host: NFLOG, the link, the table, up. */
+int netns_host_make(struct netns_maker *m) must_check;
+void netns_host_undo(struct netns_maker *m);
 
 #endif

@@ -32,8 +32,8 @@ nl_log_begin(struct nl_log_msg *m, uint16_t group)
 }
 
 /*
- * Binding comes alone: the kernel answers EPERM both when the group has an
- * owner and without the capability, and only the second shows earlier.
+ * A group with an owner is EPERM here, as is a lack of the capability; but
+ * whoever lacks it could not have made a namespace.
  */
 static int
 nl_log_bind(struct nl_sock *n, uint16_t group)
@@ -45,9 +45,10 @@ nl_log_bind(struct nl_sock *n, uint16_t group)
 
 	mnl_attr_put(h, NFULA_CFG_CMD, sizeof(cmd), &cmd);
 	rc = nl_sock_ask(n, h);
-	if (rc == SP_E_STATE)
+	if (rc == SP_E_STATE || rc == SP_E_DENIED)
 		return SP_E_EXISTS;
-	return rc;
+	/* nobody listens to this subsystem */
+	return n->error == EINVAL ? SP_E_UNSUPPORTED : rc;
 }
 
 static int

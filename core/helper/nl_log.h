@@ -21,7 +21,7 @@ enum {
  * Owner:   *fd is the caller's: non-blocking, close-on-exec; it keeps
  *          delivering to whoever holds it.
  * Returns: 0; SP_E_EXISTS somebody else has that group; SP_E_UNSUPPORTED no
- *          NFLOG in this kernel; SP_E_DENIED; SP_E_*.
+ *          NFLOG in this kernel; SP_E_*.
  */
 int nl_log_open(uint16_t group, int *fd, int *error) must_check;
 

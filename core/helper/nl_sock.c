@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -20,6 +21,12 @@ nl_sock_fail(struct nl_sock *n, int en)
 	if (en == EAGAIN) /* SO_RCVTIMEO */
 		return SP_E_TIMEOUT;
 	return en != 0 ? err_from_errno(en) : SP_E_SYS;
+}
+
+const char *
+nl_sock_why(const struct nl_sock *n, int rc)
+{
+	return n->error != 0 ? strerror(n->error) : err_str(rc);
 }
 
 int

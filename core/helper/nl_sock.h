@@ -35,6 +35,8 @@ int nl_sock_open(struct nl_sock *n, int bus) must_check;
 void nl_sock_close(struct nl_sock *n);
 /* Notes errno, and what it means: SP_E_* (never 0). */
 int nl_sock_fail(struct nl_sock *n, int en) must_check;
+/* What went wrong, for messages: errno's text, or that of rc. */
+const char *nl_sock_why(const struct nl_sock *n, int rc);
 
 /*
  * Sends the request and waits for its acknowledgement.

@@ -16,6 +16,7 @@
 #include "conf/conf.h"
 #include "helper/netns.h"
 #include "helper/netns_priv.h"
+#include "os/fd.h"
 #include "os/poller.h"
 #include "tap.h"
 
@@ -174,6 +175,20 @@ do_cut(uint32_t slot)
 	buf_clear(&why);
 }
 
+static void
+do_count(uint32_t slot, char **words)
+{
+	struct netns_counts c;
+	struct netns_plan p;
+	int rc;
+
+	netns_plan(&p, slot, 1, &env, set_environment(words));
+	rc = netns_count(&p, slots[slot].ns_fd, &c);
+	printf("{\"rc\": %d, \"allowed\": %llu, \"denied\": %llu}\n", rc,
+	    (unsigned long long)c.allowed, (unsigned long long)c.denied);
+	fflush(stdout);
+}
+
 struct job {
 	struct poller *po;
 	uint32_t slot;
@@ -309,6 +324,11 @@ command(char **w, size_t n)
 	} else if (strcmp(w[0], "clear") == 0) {
 		netns_clear(&slots[slot]);
 		tell(SP_OK, NULL, VIEW_NONE);
+	} else if (strcmp(w[0], "disown") == 0) {
+		fd_close(&slots[slot].nft_fd);
+		tell(SP_OK, NULL, VIEW_NONE);
+	} else if (strcmp(w[0], "count") == 0) {
+		do_count(slot, w + 2);
 	} else if (strcmp(w[0], "start") == 0) {
 		do_jobs(slot, 1, false, w + 2);
 	} else if (strcmp(w[0], "many") == 0) {
