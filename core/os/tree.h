@@ -40,7 +40,9 @@ int tree_remove_at(int dir, const char *name, uint64_t deadline_ms) must_check;
  * Returns: 0; SP_E_LIMIT over the bounds; SP_E_NOSPC; SP_E_TIMEOUT; SP_E_*.
  */
 struct tree_copied {
-	uint64_t bytes, entries, skipped;
+	uint64_t bytes, entries;
+	uint64_t skipped; /* sockets, devices */
+	uint64_t attributes_skipped; /* that the new file system cannot hold */
 };
 int tree_copy(int from, int to, const struct tree_bounds *bounds, bool overlay,
     struct tree_copied *copied, struct buf *where) must_check;
@@ -54,9 +56,23 @@ struct tree_entry {
 	const char *name;
 	struct view path; /* from the root of the walk, no leading slash */
 	struct stat st;
+	int error; /* a directory that cannot be entered: why; else 0 */
 };
 /* cb returns 0 to go on, 1 not to enter this directory, SP_E_* to stop. */
 int tree_walk(int root, const struct tree_bounds *bounds,
     int (*cb)(void *arg, const struct tree_entry *e), void *arg) must_check;
+
+struct tree_visitor {
+	/* as above */
+	int (*entry)(void *arg, const struct tree_entry *e);
+	/*
+	 * A directory that was entered is done: itself as fd, borrowed; e->dir
+	 * is -1.  May be NULL.
+	 */
+	int (*leave)(void *arg, const struct tree_entry *e, int fd);
+};
+/* The same; *where (may be NULL): on an error, the path that was reached. */
+int tree_walk_with(int root, const struct tree_bounds *bounds,
+    const struct tree_visitor *v, void *arg, struct buf *where) must_check;
 
 #endif
