@@ -176,16 +176,16 @@ struct sandbox_dirent {
 enum sandbox_change_kind {
 	SANDBOX_CREATED = 1,
 	SANDBOX_MODIFIED, /* content, mode, target */
-	SANDBOX_DELETED, /* a directory: with all that was in it */
-	SANDBOX_REPLACED, /* by another type, or a directory made anew */
+	SANDBOX_DELETED, /* of a directory, what was in it follows */
+	SANDBOX_REPLACED, /* by another type */
 	SANDBOX_CHANGES,
 };
 enum sandbox_change_flag {
 	SANDBOX_CHANGE_UNREADABLE = 1 << 0, /* could not be looked into */
 	SANDBOX_CHANGE_CONTENT = 1 << 1, /* modified: its bytes, or target */
-	SANDBOX_CHANGE_MODE = 1 << 2, /* modified: its mode or owner */
+	SANDBOX_CHANGE_MODE = 1 << 2, /* modified: its mode */
 };
-/* SANDBOX_FILE_DIFF, in the same way. */
+/* SANDBOX_FILE_DIFF, in the same way; each path once, in no order of paths. */
 struct sandbox_change {
 	struct view path; /* relative to the workspace */
 	uint8_t kind; /* enum sandbox_change_kind */

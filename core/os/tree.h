@@ -57,6 +57,7 @@ struct tree_entry {
 	struct view path; /* from the root of the walk, no leading slash */
 	struct stat st;
 	int error; /* a directory that cannot be entered: why; else 0 */
+	int fd; /* one that can: itself, borrowed; else -1 */
 };
 /* cb returns 0 to go on, 1 not to enter this directory, SP_E_* to stop. */
 int tree_walk(int root, const struct tree_bounds *bounds,
@@ -65,11 +66,8 @@ int tree_walk(int root, const struct tree_bounds *bounds,
 struct tree_visitor {
 	/* as above */
 	int (*entry)(void *arg, const struct tree_entry *e);
-	/*
-	 * A directory that was entered is done: itself as fd, borrowed; e->dir
-	 * is -1.  May be NULL.
-	 */
-	int (*leave)(void *arg, const struct tree_entry *e, int fd);
+	/* a directory that was entered is done: e->dir is -1; may be NULL */
+	int (*leave)(void *arg, const struct tree_entry *e);
 };
 /* The same; *where (may be NULL): on an error, the path that was reached. */
 int tree_walk_with(int root, const struct tree_bounds *bounds,

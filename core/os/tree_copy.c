@@ -309,12 +309,12 @@ copy_entry(void *arg, const struct tree_entry *e)
 
 /* The attributes of a directory come when nothing is made in it any more. */
 static int
-leave_dir(void *arg, const struct tree_entry *e, int from)
+leave_dir(void *arg, const struct tree_entry *e)
 {
 	struct copier *c = arg;
 	int rc;
 
-	rc = tree_attr_copy(from, tree_stack_top(&c->to), c->overlay,
+	rc = tree_attr_copy(e->fd, tree_stack_top(&c->to), c->overlay,
 	    &c->done->attributes_skipped);
 	if (rc == SP_OK)
 		rc = tree_stack_pop(&c->to);

@@ -128,6 +128,7 @@ visit(struct walker *w)
 	rc = look(w, &e, &fd);
 	if (rc == SP_OK) {
 		e.path = buf_view(&w->path);
+		e.fd = fd;
 		rc = w->v->entry(w->arg, &e);
 	} else if (rc == SP_E_NOTFOUND) {
 		rc = SP_OK;
@@ -157,7 +158,8 @@ leave(struct walker *w)
 		e.name = above->names.text + above->names.at[above->next - 1];
 		e.path = buf_view(&w->path);
 		e.st = l->st;
-		rc = w->v->leave(w->arg, &e, tree_stack_top(&w->stack));
+		e.fd = tree_stack_top(&w->stack);
+		rc = w->v->leave(w->arg, &e);
 	}
 	return rc == SP_OK ? tree_stack_pop(&w->stack) : rc;
 }

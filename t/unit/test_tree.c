@@ -331,7 +331,7 @@ test_copy(int top)
 	bool xattr;
 
 	hostile(from);
-	fchmodat(from, "plain", 04711, 0);
+	(void)!fchmodat(from, "plain", 04711, 0);
 	fd = openat(from, "holes", O_RDWR | O_CREAT | O_CLOEXEC, 0640);
 	(void)!pwrite(fd, "a", 1, 0);
 	(void)!pwrite(fd, "z", 1, 64 << 20);
@@ -342,9 +342,9 @@ test_copy(int top)
 	utimensat(from, "link", old, AT_SYMLINK_NOFOLLOW);
 	utimensat(from, "full", old, 0);
 	if (geteuid() == 0) {
-		fchownat(from, "plain", 7, 8, 0);
-		fchmodat(from, "plain", 04711, 0);
-		fchownat(from, "link", 7, 8, AT_SYMLINK_NOFOLLOW);
+		(void)!fchownat(from, "plain", 7, 8, 0);
+		(void)!fchmodat(from, "plain", 04711, 0);
+		(void)!fchownat(from, "link", 7, 8, AT_SYMLINK_NOFOLLOW);
 		(void)!mknodat(from, "null", S_IFCHR | 0666, makedev(1, 3));
 	} else {
 		rc = tree_copy(from, to, &no_bounds, false, &n, &where);
