@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "json/jwrite.h"
 
-enum { META_MAX = 256 * 1024 };
+enum { META_MAX = 256 * 1024, META_USUAL = 1024 };
 
 static void on_reply_head(void *arg, struct call *call,
     const struct head_reply *head);
@@ -88,7 +88,9 @@ open_turn(struct llm_call *c, struct view asked)
 	if (c->capture == NULL || c->kind == LLM_MODELS || c->turn != NULL)
 		return 0;
 	buf_init(&meta, META_MAX);
-	rc = turn_meta(c, asked, &meta);
+	rc = buf_reserve(&meta, META_USUAL);
+	if (rc == 0)
+		rc = turn_meta(c, asked, &meta);
 	p.generation = gate_generation_of(c->r);
 	p.capture = c->capture;
 	p.session = c->r->session;

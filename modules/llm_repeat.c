@@ -121,11 +121,10 @@ find_in_choice(struct slots *t, struct jscan *s)
 
 		if (kind == JSCAN_OBJECT && jscan_is(s, &key, VIEW("delta")))
 			good = find_in_delta(t, s);
-		else if (kind == JSCAN_OBJECT &&
-		    jscan_is(s, &key, VIEW("logprobs")))
-			good = take(t, s, true);
-		else if (kind == JSCAN_ARRAY &&
-		    jscan_is(s, &key, VIEW("token_ids")))
+		else if ((kind == JSCAN_OBJECT &&
+			     jscan_is(s, &key, VIEW("logprobs"))) ||
+		    (kind == JSCAN_ARRAY &&
+			jscan_is(s, &key, VIEW("token_ids"))))
 			good = take(t, s, true);
 		else
 			good = !is_container(kind) && take(t, s, false);

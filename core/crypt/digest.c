@@ -101,10 +101,17 @@ digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES])
 int
 digest_sha256(struct view v, uint8_t out[DIGEST_BYTES])
 {
+	static EVP_MD_CTX *ctx; /* for ever: EVP_Digest() makes one each time */
 	unsigned n;
 
-	return digest_rc(
-	    EVP_Digest(v.n != 0 ? v.p : "", v.n, out, &n, digest_md(), NULL));
+	if (ctx == NULL)
+		ctx = EVP_MD_CTX_new();
+	if (ctx == NULL)
+		return digest_rc(0);
+	if (EVP_DigestInit_ex2(ctx, digest_md(), NULL) != 1 ||
+	    EVP_DigestUpdate(ctx, v.n != 0 ? v.p : "", v.n) != 1)
+		return digest_rc(0);
+	return digest_rc(EVP_DigestFinal_ex(ctx, out, &n));
 }
 
 int
