@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
 import gate  # noqa: E402
 import tap  # noqa: E402
 from cases import UNARY  # noqa: E402
-from upstream import FIN, RST, Raw, unary  # noqa: E402
+from upstream import FIN, GONE, RST, Raw, unary  # noqa: E402
 
 CONF = """
 upstream both {{
@@ -304,6 +304,92 @@ def alone(d, one):
     tap.eq(d.post(UNARY).status, 200, "until one is added")
 
 
+CHECKED = """
+upstream u {{ server {one}; server {two}; api_key env:SP_TEST_TOKEN;
+    health_check /health?deep=1 interval=20ms timeout={timeout} rise=2 fall=2;
+}}
+capture c {{ level text; }}
+server {{
+    listen 127.0.0.1:0;
+    location /v1 {{ llm_intercept; upstream u; capture c; keys open; }}
+}}
+"""
+
+
+class Checked(Model):
+    """One that also tells how it is: 200, another status, or nothing."""
+
+    def __init__(self):
+        self.health, self.asked = 200, []
+        super().__init__()
+
+    def run(self, s, play, r):
+        if r.target != "/health?deep=1":
+            return super().run(s, play, r)
+        self.requests.remove(r)
+        self.asked.append(r)
+        if self.health is None:
+            return super().run(s, [GONE], r)
+        s.sendall(f"HTTP/1.1 {self.health} X\r\nContent-Length: 0\r\n\r\n"
+                  .encode())
+        return True
+
+
+def until_state(d, model, state):
+    gate.until(lambda: d.states()[model.base] == state,
+               f"{model.base} {state}: {d.states()}")
+
+
+def checks(folder):
+    one, two, three = Checked(), Checked(), Checked()
+    text = CHECKED.format(one=one.base, two=two.base, timeout="30s")
+    with Daemon(folder, text) as d:
+        gate.until(lambda: len(one.asked) > 2 < len(two.asked), "checks")
+        r = one.asked[0]
+        tap.ok(r.method == "GET" and "authorization" not in r.headers
+               and r.headers["host"] == f"127.0.0.1:{one.port}",
+               "each server is asked, without the key", r.fields)
+        tap.eq(set(d.states().values()), {"up"}, "both are up")
+        two.health = 503
+        until_state(d, two, "down")
+        bad, counts = spread(d, [one, two])
+        tap.eq((bad, counts), ([], [24, 0]), "one that fails gets no calls")
+        tap.ok(d.servers()[two.base]["checks_failed"] >= 2
+               and "is down, its health checks fail" in d.log(),
+               "which is counted and told")
+        page = d.ask("GET", "/status").body.decode()
+        tap.ok('upstream_servers{upstream="u",state="down"} 1' in page
+               and 'upstream_servers{upstream="u",state="up"} 1' in page
+               and not re.search(r"upstream_checks_failed_total.* 0$", page,
+                                 re.M), "and in the metrics", page)
+        one.health = 404
+        until_state(d, one, "down")
+        bad, counts = spread(d, [one, two])
+        tap.ok(not bad and sum(counts) == 24, "with all down calls are tried",
+               (bad, counts))
+        one.health = two.health = 204
+        until_state(d, one, "up")
+        until_state(d, two, "up")
+        bad, counts = spread(d, [one, two])
+        tap.ok(not bad and min(counts) > 0, "back up they get their share",
+               counts)
+        three.health = 500
+        d.ask("POST", "/upstreams/u/servers", {"url": three.base})
+        until_state(d, three, "down")
+        tap.ok(True, "one that is added is checked, too")
+        d.ask("DELETE", "/upstreams/u/servers", {"url": three.base})
+        n = len(three.asked)
+        m = len(one.asked)
+        gate.until(lambda: len(one.asked) > m + 3, "more checks")
+        tap.ok(len(three.asked) <= n + 1, "one that is removed is not")
+        two.health = None
+        d.reload(CHECKED.format(one=one.base, two=two.base, timeout="50ms"))
+        until_state(d, two, "down")
+        tap.ok(True, "silence is a failure")
+        d.reload(RUNNING.format(one=one.base, params=""))
+        tap.eq(d.states(), {one.base: "up"}, "a reload ends the checks")
+
+
 def as_itself(up, base, host):
     return [f"{r.target} {r.headers.get('host')}" for r in up.requests
             if r.target != f"{base}/chat/completions"
@@ -324,6 +410,7 @@ def main():
     stale()
     with tempfile.TemporaryDirectory(prefix="sp-") as folder:
         at_run_time(folder)
+        checks(folder)
     tap.done()
 
 

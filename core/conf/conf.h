@@ -69,6 +69,9 @@ struct conf_upstream {
 	uint64_t reply_max_bytes; /* a unary reply that is captured */
 	struct view ca; /* path; empty: the system's store */
 	bool tls_verify;
+	struct view check_path; /* of health checks; empty: there are none */
+	uint64_t check_interval_ms, check_timeout_ms;
+	uint64_t check_rise, check_fall; /* in a row, until up or down */
 };
 enum conf_http2 { CONF_HTTP2_AUTO, CONF_HTTP2_ON, CONF_HTTP2_OFF };
 enum conf_balance { CONF_BALANCE_SESSION, CONF_BALANCE_LEAST_CONN };

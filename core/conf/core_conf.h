@@ -33,6 +33,12 @@ int core_conf_control_parse(struct conf_parse *p,
     size_t n) must_check;
 int core_conf_control_dump(const struct conf_directive *row, const void *base,
     const char *indent, struct buf *out) must_check;
+/* The same of `health_check`. */
+int core_conf_check_parse(struct conf_parse *p,
+    const struct conf_directive *row, void *base, const struct view *args,
+    size_t n) must_check;
+int core_conf_check_dump(const struct conf_directive *row, const void *base,
+    const char *indent, struct buf *out) must_check;
 /* The control socket's path, where none is given. */
 int core_conf_control_default(struct conf_parse *p) must_check;
 /* The server behind it, when addresses have their numbers. */

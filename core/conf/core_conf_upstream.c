@@ -159,6 +159,21 @@ const struct conf_directive core_conf_upstream[] = {
 	    .def = "60s",
 	    .args = "TIME",
 	    .doc = "How long an idle connection is kept." },
+	{ .name = "health_check",
+	    .scopes = CONF_UPSTREAM,
+	    .type = CONF_CUSTOM,
+	    .args_min = 1,
+	    .args_max = 5,
+	    .parse = core_conf_check_parse,
+	    .dump = core_conf_check_dump,
+	    .args = "PATH [ interval=TIME ] [ timeout=TIME ] [ rise=NUMBER ] "
+		    "[ fall=NUMBER ]",
+	    .doc = "Asks each server for that path, from its root, at "
+		   "intervals.\nOne that fails so often in a row is down "
+		   "until it has passed so often in a row;\nit passes with a "
+		   "status of 200 to 399 in time.\nWhat is not given is "
+		   "interval=10s, timeout=5s, rise=2 and fall=3.",
+	    .def_doc = "none is asked" },
 	{ .name = "event_max",
 	    .scopes = CONF_UPSTREAM,
 	    .type = CONF_SIZE,

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/log.h"
+#include "gate/checks.h"
 #include "gate/fleet.h"
 #include "gate/hub.h"
 #include "gate/roster.h"
@@ -59,6 +60,9 @@ fleet_list(const struct gate *g, const struct forward *f,
 			.sessions = sessions[slot],
 			.failures = info.failures,
 			.rest_ms = info.rest_ms,
+			.checks_failed = k->checks != NULL
+			    ? checks_failed_of(k->checks, slot)
+			    : 0,
 		};
 	}
 	return n;

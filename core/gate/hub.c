@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "crypt/digest.h"
 #include "event/resolver.h"
+#include "gate/checks.h"
 #include "gate/hub.h"
 #include "gate/metrics.h"
 #include "ipc/message.h"
@@ -96,12 +97,15 @@ hub_metrics(struct hub_link *k, struct view name)
 	    "Connections to an upstream that failed", name);
 	k->failovers = hub_cell(k, METRICS_COUNTER, "upstream_failovers",
 	    "Requests that another server was asked for once more", name);
+	k->checks_failed = hub_cell(k, METRICS_COUNTER,
+	    "upstream_checks_failed", "Health checks that failed", name);
 	k->idle = hub_cell(k, METRICS_GAUGE, "upstream_connections_idle",
 	    "Idle connections kept", name);
 	k->busy = hub_cell(k, METRICS_GAUGE, "upstream_connections_busy",
 	    "Connections with a call", name);
 	if (k->connects == NULL || k->reuses == NULL || k->errors == NULL ||
-	    k->failovers == NULL || k->idle == NULL || k->busy == NULL)
+	    k->failovers == NULL || k->checks_failed == NULL ||
+	    k->idle == NULL || k->busy == NULL)
 		return SP_E_NOMEM;
 	if (hub_state_metrics(k, name) != SP_OK)
 		return SP_E_NOMEM;
@@ -141,6 +145,10 @@ hub_count(struct hub_link *k)
 	*k->errors += st.connect_errors - k->seen.connect_errors;
 	*k->failovers += st.failovers - k->seen.failovers;
 	k->seen = st;
+	if (k->checks != NULL) {
+		*k->checks_failed += checks_failed(k->checks) - k->seen_failed;
+		k->seen_failed = checks_failed(k->checks);
+	}
 	if (k->h2 == NULL)
 		return;
 	h2_client_stats(k->h2, &h2);
@@ -323,6 +331,13 @@ hub_key(const struct conf_upstream *u, const char *tls_key, struct buf *out)
 	    (unsigned long long)u->keepalive,
 	    (unsigned long long)u->keepalive_timeout_ms,
 	    tls_key != NULL ? tls_key : "plain");
+	if (rc == SP_OK)
+		rc = buf_printf(out, "%.*s %llu %llu %llu %llu\n",
+		    VIEW_ARG(u->check_path),
+		    (unsigned long long)u->check_interval_ms,
+		    (unsigned long long)u->check_timeout_ms,
+		    (unsigned long long)u->check_rise,
+		    (unsigned long long)u->check_fall);
 	return rc == SP_OK ? hub_servers_key(u, out) : rc;
 }
 
@@ -465,6 +480,7 @@ hub_link_free(struct hub_link *k)
 				*k->servers_in[i] = 0;
 	}
 	LIST_REMOVE(k, link);
+	checks_free(k->checks);
 	pool_free(k->pool);
 	h2_client_free(k->h2);
 	tls_unref(k->tls);
@@ -531,6 +547,8 @@ hub_link_init(struct hub_link *k, const struct conf_upstream *u,
 		rc = hub_pool(k, u);
 	if (rc == SP_OK)
 		rc = hub_succeed(k);
+	if (rc == SP_OK && u->check_path.n > 0)
+		rc = checks_new(k->hub->loop, k->pool, u, &k->checks);
 	if (rc == SP_OK)
 		rc = hub_metrics(k, u->name);
 	if (rc == SP_OK)

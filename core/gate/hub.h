@@ -25,11 +25,13 @@ struct hub_link {
 	struct tls_ctx *tls;
 	struct h2_client *h2; /* connections that calls share; NULL none */
 	struct pool *pool;
+	struct checks *checks; /* NULL: none */
+	uint64_t seen_failed; /* of them */
 	char *name; /* the upstream's */
 	char *servers; /* its `server` lines */
 	struct pool_stats seen; /* what the counters have of it */
 	uint64_t *servers_in[HUB_STATES]; /* by enum pool_state */
-	uint64_t *connects, *reuses, *errors, *failovers, *idle,
+	uint64_t *connects, *reuses, *errors, *failovers, *checks_failed, *idle,
 	    *busy; /* metrics */
 	struct h2_client_stats h2_seen;
 	uint64_t *h2_connections, *h2_streams, *h2_requests, *h2_refused,

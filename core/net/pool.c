@@ -118,7 +118,7 @@ attempt_failed(struct pool_lease *l, int err, const char *stage,
 	struct lease_list with;
 	struct pool_lease *w;
 
-	l->pool->stats.connect_errors++;
+	l->pool->stats.connect_errors += !l->check;
 	TAILQ_INIT(&with);
 	if (s->leader == l) {
 		if (err != SP_E_NOMEM)
@@ -567,7 +567,7 @@ pool_lease_failed(struct pool_lease *l, const char *what)
 	if (l->state != LEASE_LENT)
 		return;
 	set_why(l, what, NULL);
-	l->pool->stats.connect_errors++;
+	l->pool->stats.connect_errors += !l->check;
 	pool_servers_failed(l, true);
 }
 

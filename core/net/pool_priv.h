@@ -41,7 +41,9 @@ struct server {
 	uint64_t failures; /* in all */
 	uint64_t seed;
 	uint64_t rest_until_ms;
-	size_t busy; /* leases on the way and lent */
+	size_t busy; /* leases on the way and lent, */
+	size_t checking; /* and of these, for health checks */
+	uint64_t id;
 	size_t idle_n;
 	struct resolver_addr last; /* where it answered */
 	struct lease_list idle; /* latest first */
@@ -90,6 +92,7 @@ struct pool {
 	bool changed; /* its servers are not those of the start */
 	uint64_t connect_timeout_ms, keepalive, keepalive_timeout_ms;
 	size_t open; /* leases that are not idle */
+	uint64_t last_id; /* of servers */
 	size_t turn; /* where looking for the least busy one begins */
 	struct server *slots[POOL_SERVERS_MAX];
 };

@@ -79,6 +79,7 @@ pool_servers_assign(struct pool_lease *l, struct server *s)
 	l->server = s;
 	l->tried |= UINT64_C(1) << s->slot;
 	s->busy++;
+	s->checking += l->check;
 }
 
 /* ---- how they do --------------------------------------------------------- */
@@ -186,6 +187,7 @@ pool_servers_leave(struct pool_lease *l)
 	end_probe(l);
 	l->server = NULL;
 	s->busy--;
+	s->checking -= l->check;
 	if (s->removed && s->busy == 0 && TAILQ_EMPTY(&s->idle))
 		vacate(l->pool, s);
 }
@@ -310,6 +312,7 @@ pool_servers_add(struct pool *p, const struct pool_server *from)
 		return rc;
 	}
 	s->slot = slot;
+	s->id = ++p->last_id;
 	p->slots[slot] = s;
 	return 0;
 }
@@ -351,6 +354,8 @@ pool_servers_get(const struct pool *p, size_t slot,
 	if (s == NULL || s->removed)
 		return false;
 	*out = (struct pool_server_info){
+		.id = s->id,
+		.slot = slot,
 		.url = view_str(s->url),
 		.label = view_str(s->label),
 		.authority = view_str(s->authority),
@@ -359,7 +364,7 @@ pool_servers_get(const struct pool *p, size_t slot,
 		    : !pool_servers_is_up(s, now) ? POOL_RESTING
 						  : POOL_UP,
 		.tls = s->tls,
-		.open = s->busy,
+		.open = s->busy - s->checking,
 		.idle = s->idle_n,
 		.failures = s->failures,
 		.rest_ms = s->rest_until_ms > now ? s->rest_until_ms - now : 0,

@@ -13,6 +13,8 @@ enum pool_state {
 
 /* What is known of a server; text lives as long as it is there. */
 struct pool_server_info {
+	uint64_t id; /* no other server of this pool ever has it */
+	size_t slot;
 	struct view url; /* as it was given */
 	struct view label; /* "gpu1:8000" */
 	struct view authority;

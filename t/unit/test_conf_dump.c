@@ -37,13 +37,15 @@ test_round(const char *text, const char *what)
 
 static const char full[] =
     "user a b; trace_group g; state_dir 's d/$x\"'; error_log log debug;\n"
-    "access_log /a/b; resolver 1.2.3.4 [::1]:53; pid_file p;\n"
+    "control '/a b' g; access_log /a/b; resolver 1.2.3.4 [::1]:53; pid_file "
+    "p;\n"
     "connections 5; max_calls 7; queue 8 9s; drain_timeout off; "
     "recorder_buffer 1025k;\n"
     "header_max 1025; keepalive_timeout 1500ms;\n"
     "upstream u { server https://h:1/x; server http://unix:/s:/y;\n"
     "api_key 'file:/a b;c'; model \"a \\\"b\\\" \\\\ {c}\"; balance "
-    "least_conn; first_byte_timeout 3s; tls_verify off; }\n"
+    "least_conn; first_byte_timeout 3s; tls_verify off; "
+    "health_check /h?x rise=7 interval=1500ms; }\n"
     "upstream v { server https://h/; ca x.pem; }\n"
     "capture c { level tokens; sampling temperature=0.7 top_k=-1; "
     "max_tokens_cap 9; thinking off; trace '/t/a;b $session'; trace_keep "
