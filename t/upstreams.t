@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Several servers in one upstream: each is addressed as itself."""
+import json
 import os
 import re
 import signal
@@ -180,6 +181,7 @@ def at_run_time(folder):
     text = RUNNING.format(one=one.base, params="")
     with Daemon(folder, text) as d:
         seen(d, one)
+        by_ctl(d, one, two)
         added(d, one, two)
         drained(d, one, two)
         removed(d, one, two)
@@ -226,6 +228,38 @@ def added(d, one, two):
     pinned = {u: x["sessions"] for u, x in d.servers().items()}
     tap.ok(sum(pinned.values()) == 20 and min(pinned.values()) > 0,
            "sessions are counted where they go", pinned)
+
+
+def by_ctl(d, one, two):
+    rc, out, err = d.ctl()
+    tap.ok(rc == 0 and [x.split() for x in out.splitlines()] == [
+        ["UPSTREAM", "STATE", "CALLS", "IDLE", "SESSIONS", "FAILURES",
+         "CHECKS", "URL"],
+        ["u", "up", "0", "0", "0", "0", "0", one.base]],
+        "sallyportctl upstream lists servers", (rc, out, err))
+    rc, out, err = d.ctl("u", "add", two.base)
+    tap.ok(rc == 0 and len(out.splitlines()) == 3 and len(d.servers()) == 2,
+           "and adds one", (rc, out, err))
+    rc, out, err = d.ctl("u", "drain", two.base)
+    tap.eq((rc, d.states()[two.base]), (0, "draining"), "drains it")
+    rc, out, err = d.ctl("u", "remove", two.base)
+    tap.eq((rc, list(d.servers())), (0, [one.base]), "and removes it")
+    rc, out, err = d.ctl("--json", "u")
+    tap.ok(rc == 0 and json.loads(out)["name"] == "u", "shown as JSON", out)
+    for what, want, args in (
+            ("no such upstream", 1, ("v",)),
+            ("no such server", 1, ("u", "remove", two.base)),
+            ("one that is there", 1, ("u", "add", one.base)),
+            ("no URL", 1, ("u", "add", "nonsense")),
+            ("a name that is a path", 2, ("../sessions",)),
+            ("a word", 2, ("u", "fun", two.base)),
+            ("no server", 2, ("u", "add")),
+            ("another location", 1, ("--location", "/health")),
+            ("no location", 2, ("--location", "x")),
+            ("nobody there", 2, ("--url", "unix:/nowhere"))):
+        rc, out, err = d.ctl(*args)
+        tap.ok(rc == want and err and not out, f"sallyportctl: {what}",
+               (rc, out, err))
 
 
 def drained(d, one, two):

@@ -7,6 +7,7 @@
 #include "ctl/ctl_sessions.h"
 #include "ctl/ctl_socket.h"
 #include "ctl/ctl_trace.h"
+#include "ctl/ctl_upstream.h"
 
 static const struct {
 	const char *name;
@@ -15,6 +16,7 @@ static const struct {
 } commands[] = {
 	{ "trace", ctl_trace, ctl_trace_usage },
 	{ "sessions", ctl_sessions, ctl_sessions_usage },
+	{ "upstream", ctl_upstream, ctl_upstream_usage },
 };
 
 enum { EXIT_USAGE = 2 };
