@@ -591,6 +591,29 @@ def crowd(d):
     tap.eq(d("end", n)["bad"], 0, "and away again at once")
 
 
+def probe(d):
+    """What stands in the way is named."""
+    r = d("probe", 1)
+    tap.eq([r["rc"], r["why"]], [0, ""], "a host that forwards is found able")
+    tap.eq(d("probe", 0)["rc"], 0, "and to relay")
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as f:
+        f.write("0")
+    r = d("probe", 1)
+    tap.ok(r["rc"] == -18 and "ip_forward" in r["why"],
+           "one that does not, not", r)
+    tap.eq(d("probe", 0)["rc"], 0, "though it can relay")
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as f:
+        f.write("1")
+    for rules, word in (("policy drop", "ip others stop"),
+                        ("policy accept; drop", "another firewall table")):
+        subprocess.run(["nft", f"table ip others {{ chain stop {{ type filter "
+                        f"hook forward priority 0; {rules}; }}; }}"], check=True)
+        r = d("probe", 1)
+        tap.ok(r["rc"] == -18 and word in r["why"],
+               "a foreign table that drops is named", r)
+        subprocess.run("nft delete table ip others".split(), check=True)
+
+
 def times(d):
     for what, rules in (("nothing", ["veth", "listen:8000"]),
                         ("ten rules", ["veth", "listen:8000"] +
@@ -632,6 +655,7 @@ try:
     jobs(DRIVER)
     left_over(DRIVER)
     crowd(DRIVER)
+    probe(DRIVER)
     tap.eq((names("links"), names("tables")), BEFORE, "nothing is left behind")
     times(DRIVER)
 finally:

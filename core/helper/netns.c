@@ -26,7 +26,7 @@ void
 netns_plan(struct netns_plan *p, uint32_t slot, uint32_t generation,
     const struct conf_environment *env, bool via_veth)
 {
-	err_assert(slot < NETNS_SLOTS_MAX);
+	err_assert(slot < NETNS_SLOTS_MAX + 2);
 	memset(p, 0, sizeof(*p));
 	p->slot = slot;
 	p->generation = generation;
@@ -110,26 +110,31 @@ netns_why(struct netns_maker *m, int rc, int error, const char *what,
 	return rc;
 }
 
-/* The new namespace, and sockets in it; the process is in it afterwards. */
-static int
+int
+netns_here(int *fd)
+{
+	*fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	return *fd >= 0 ? SP_OK : err_from_errno(errno);
+}
+
+int
 netns_space(struct netns_maker *m)
 {
 	int rc;
 
-	m->self_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (m->self_fd < 0)
-		return netns_why(m, err_from_errno(errno), errno,
-		    "/proc/self/ns/net", "is /proc mounted?");
+	rc = netns_here(&m->self_fd);
+	if (rc != SP_OK)
+		return netns_why(m, rc, 0, "/proc/self/ns/net",
+		    "is /proc mounted?");
 	if (unshare(CLONE_NEWNET) != 0) {
 		rc = errno == EPERM || errno == EINVAL ? SP_E_UNSUPPORTED
 						       : err_from_errno(errno);
 		return netns_why(m, rc, errno, "a network namespace",
 		    "root (CAP_SYS_ADMIN) and CONFIG_NET_NS are needed");
 	}
-	m->out->ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (m->out->ns_fd < 0)
-		return netns_why(m, err_from_errno(errno), errno,
-		    "/proc/self/ns/net", NULL);
+	rc = netns_here(&m->out->ns_fd);
+	if (rc != SP_OK)
+		return netns_why(m, rc, 0, "/proc/self/ns/net", NULL);
 	rc = nl_sock_open(&m->in, NETLINK_ROUTE);
 	if (rc != SP_OK)
 		return netns_why(m, rc, m->in.error, "rtnetlink", NULL);
@@ -215,7 +220,7 @@ netns_inside(struct netns_maker *m)
  * Back to where we came from.  A process that cannot go back would do the
  * rest of its work in a sandbox's network: it may not go on.
  */
-static void
+void
 netns_return(struct netns_maker *m)
 {
 	if (m->self_fd < 0)

@@ -12,7 +12,8 @@
 
 enum {
 	NETNS_LISTENERS_MAX = CONF_ENV_INSIDE_MAX + 2,
-	NETNS_SLOTS_MAX = 32767, /* networks of 198.18/15, but the first */
+	/* networks of 198.18/15, but the first, and two of netns_probe() */
+	NETNS_SLOTS_MAX = 32765,
 	NETNS_CONNECT_PORT = 3128,
 	NETNS_RELAY_PORT = 3129,
 	NETNS_JOB_MS = 10000, /* a child that takes longer is killed */

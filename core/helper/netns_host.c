@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netlink.h>
+#include <net/if.h>
 #include <stdio.h>
 
 #include <libmnl/libmnl.h>
@@ -193,13 +194,16 @@ netns_cut(const struct netns_plan *p, struct buf *err)
 	struct nl_sock n;
 	int rc, first = SP_OK;
 
-	rc = nl_sock_open(&n, NETLINK_ROUTE);
-	if (rc == SP_OK)
-		rc = nl_link_delete(&n, p->veth);
-	if (rc == SP_E_NOTFOUND)
-		rc = SP_OK;
-	netns_host_first(&first, rc, err, p->veth, &n);
-	nl_sock_close(&n);
+	/* asking does not wait for whoever removes another network just now */
+	if (if_nametoindex(p->veth) != 0) {
+		rc = nl_sock_open(&n, NETLINK_ROUTE);
+		if (rc == SP_OK)
+			rc = nl_link_delete(&n, p->veth);
+		if (rc == SP_E_NOTFOUND)
+			rc = SP_OK;
+		netns_host_first(&first, rc, err, p->veth, &n);
+		nl_sock_close(&n);
+	}
 	rc = nl_sock_open(&n, NETLINK_NETFILTER);
 	if (rc != SP_OK) {
 		netns_host_first(&first, rc, err, "netfilter", &n);

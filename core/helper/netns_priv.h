@@ -53,6 +53,11 @@ int netns_reach(struct netns_maker *m, enum netns_step step) must_check;
 /* "what: why, remedy" of a failed call; error, errno or 0; remedy or NULL. */
 int netns_why(struct netns_maker *m, int rc, int error, const char *what,
     const char *remedy) must_check;
+/* The namespace that the process is in. */
+int netns_here(int *fd) must_check;
+/* The new namespace, and rtnetlink in it; the process is in it afterwards. */
+int netns_space(struct netns_maker *m) must_check;
+void netns_return(struct netns_maker *m);
 /* Writes a file below /proc/sys. */
 int netns_setting(const char *path, const char *value) must_check;
 /* In the new namespace: IPv6 off, lo, ports. */

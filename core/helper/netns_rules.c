@@ -166,9 +166,9 @@ netns_count(const struct netns_plan *p, int ns_fd, struct netns_counts *out)
 	out->allowed = out->denied = 0;
 	if (netns_way(p) == NETNS_VETH)
 		return netns_rules_read(p->table, out);
-	self = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	if (self < 0)
-		return err_from_errno(errno);
+	rc = netns_here(&self);
+	if (rc != SP_OK)
+		return rc;
 	if (setns(ns_fd, CLONE_NEWNET) != 0) {
 		rc = err_from_errno(errno);
 	} else {

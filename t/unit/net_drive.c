@@ -313,6 +313,16 @@ do_bench(uint32_t n, char **words)
 }
 
 static void
+do_probe(bool via_veth)
+{
+	struct buf why = BUF_INIT(1024);
+	int rc = netns_probe(via_veth, &why);
+
+	tell(rc, NULL, buf_view(&why));
+	buf_clear(&why);
+}
+
+static void
 command(char **w, size_t n)
 {
 	uint32_t slot = n > 1 ? (uint32_t)number(w[1], SLOTS - 1) : 0;
@@ -324,6 +334,8 @@ command(char **w, size_t n)
 	} else if (strcmp(w[0], "clear") == 0) {
 		netns_clear(&slots[slot]);
 		tell(SP_OK, NULL, VIEW_NONE);
+	} else if (strcmp(w[0], "probe") == 0) {
+		do_probe(slot == 1);
 	} else if (strcmp(w[0], "disown") == 0) {
 		fd_close(&slots[slot].nft_fd);
 		tell(SP_OK, NULL, VIEW_NONE);
