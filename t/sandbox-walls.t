@@ -610,6 +610,121 @@ def watched():
     nothing_left("watched files")
 
 
+# ---- other ways to build one -------------------------------------------------
+def image():
+    """rootfs: an unpacked image, with links that lead out of it."""
+    root = f"{TMP}/image"
+    for d in ("usr/bin", "etc", "var", "lib"):
+        os.makedirs(f"{root}/{d}")
+    for src in ("/bin/bash", "/usr/bin/ls", "/usr/bin/cat"):
+        shutil.copy(src, f"{root}/usr/bin/{os.path.basename(src)}")
+        for word in subprocess.run(["ldd", src], capture_output=True,
+                                   text=True).stdout.split():
+            if word.startswith("/") and os.path.exists(word):
+                os.makedirs(root + os.path.dirname(word), exist_ok=True)
+                shutil.copy(word, root + word)
+    os.symlink("usr/bin", f"{root}/bin")
+    os.symlink("/var/tmp", f"{root}/tmp")
+    os.symlink("/root/.ssh", f"{root}/etc/hosts")
+    os.symlink("../../../../../../../etc", f"{root}/openenvd")
+    os.chmod(f"{root}/etc", 0o755)
+    before = sorted(os.listdir(root))
+    k = sandbox(K.Spec(rootfs=root, read_only=[]))
+    r = k.sh("ls -l /etc/hosts; cat /etc/hosts; echo x >/x; ls /; echo t >/tmp/t;"
+             " ls /var/tmp; echo w >/workspace/w && cat /workspace/w")
+    tap.ok(b"127.0.0.1 localhost" in r.out and b"Read-only" in r.err and
+           r.out.endswith(b"t\nw\n"), "an image as the root", r)
+    k.end()
+    tap.eq((sorted(os.listdir(root)), os.listdir(f"{root}/var"),
+            os.readlink(f"{root}/etc/hosts")),
+           (before, [], "/root/.ssh"),
+           "the image does not change")
+    nothing_left("an image")
+
+
+def disk():
+    where = f"{TMP}/disk"
+    os.makedirs(where)
+    fd = os.open(where, os.O_RDONLY)
+    k = sandbox(disk=fd)
+    tap.eq(k.sh("echo d >/workspace/f; cat /workspace/f").out, b"d\n",
+           "a workspace on disk")
+    tap.eq(sorted(os.listdir(where)), ["upper", "work"],
+           "its layers lie in the directory that was given")
+    k.end()
+    # a volatile work directory is good for once
+    k = K.Keeper()
+    tap.eq((k.build(K.Spec(), CG, disk=fd), (k.failed or "?")[0]),
+           (False, "workspace"), "74: the same directory again is refused")
+    k.gone()
+    os.close(fd)
+    nothing_left("a workspace on disk")
+
+
+def assets():
+    where = f"{TMP}/assets"
+    os.makedirs(where)
+    with open(f"{where}/grade.sh", "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\necho graded\n")
+    os.chmod(f"{where}/grade.sh", 0o700)
+    os.chmod(where, 0o700)
+    fd = os.open(where, os.O_RDONLY)
+    k = sandbox(K.Spec(side=K.ORACLE), assets=fd)
+    os.close(fd)
+    tap.eq(k.sh("/openenvd/assets/grade.sh; echo x >/openenvd/assets/x").out,
+           b"graded\n", "assets can be read and run, by their sandbox alone")
+    tap.eq(os.listdir(where), ["grade.sh"], "and not written")
+    k.end()
+    k = sandbox()
+    tap.ok(b"No such" in k.sh("ls /openenvd").err, "another has none")
+    k.end()
+    nothing_left("assets")
+
+
+def ordinary():
+    """The same walls for an ordinary user, by a user namespace."""
+    folder = f"{TMP}/bin"
+    os.makedirs(folder)
+    shutil.copy(K.PROGRAM, f"{folder}/sallyport-init")
+    os.chmod(f"{folder}/sallyport-init", 0o755)
+    seed = f"{TMP}/user-seed"
+    os.makedirs(seed)
+    with open(f"{seed}/s", "w", encoding="utf-8") as f:
+        f.write("seed\n")
+    os.chown(seed, 64990, 64990)
+    os.chown(f"{seed}/s", 64990, 64990)
+    full_path, K.PROGRAM = K.PROGRAM, f"{folder}/sallyport-init"
+    fd = os.open(seed, os.O_RDONLY)
+    try:
+        k = K.Keeper(user=64990)
+        built = k.build(K.Spec(flags=K.USERNS), seed=fd)
+    finally:
+        K.PROGRAM = full_path
+        os.close(fd)
+    if not built and k.failed and k.failed[0] == "namespaces":
+        k.gone()
+        tap.skip("R: an ordinary user", k.failed[2])
+        return
+    tap.ok(built, "R: an ordinary user's sandbox", k.failed)
+    r = k.sh("id -u; cat /workspace/s; echo x >>/workspace/s; echo y "
+             ">/workspace/y; ls /workspace; ls -d /proc/[0-9]* | wc -l")
+    tap.eq(r.out.split()[:4], [b"211001", b"seed", b"s", b"y"],
+           "R: with its own uid and workspace")
+    tap.eq(k.sh("grep -E 'Cap|NoNew|Seccomp:' /proc/self/status | "
+                "awk '{print $2}' | sort | uniq -c | awk '{print $1}'").text
+           .split(), ["5", "1", "1"], "R: without privilege, filtered")
+    tap.eq(inside(k, "say(sysc(272, 0x10000000), sysc(165, 0, 0, 0, 0, 0))"),
+           "1 1", "R: system calls are refused all the same")
+    r = k.sh("cat /proc/1/mem /proc/1/environ; ls -l /proc/1/exe; "
+             "echo x >/usr/x; true")
+    tap.ok(r.out == b"" or b"->" not in r.out, "R: nor is pid 1 to be read", r)
+    p = k.start(["/bin/sleep", "99"])
+    k.started(p)
+    tap.ok(k.end(), "R: and it ends")
+    tap.eq(of_sandbox((64990,)), [], "R: with all its processes")
+    nothing_left("an ordinary user's")
+
+
 # ---- stages that fail, messages that lie ------------------------------------
 def stages():
     """1: every stage in turn."""
@@ -727,7 +842,8 @@ def liars():
 
 for test in (credentials, syscalls, other_abis, filesystems, hostile_seed,
              running, processes, storm, memory, full, limits, timeouts,
-             freezing, deaths, shared, watched, stages, liars):
+             freezing, deaths, shared, watched, image, disk, assets, ordinary,
+             stages, liars):
     only = os.environ.get("ONLY")
     if not only or test.__name__ in only.split():
         test()

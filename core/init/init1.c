@@ -54,10 +54,9 @@ join_cgroup(struct sbox *b, struct sbox_why *w)
 {
 	int rc = sbox_why_stage(w, SANDBOX_STAGE_CGROUP);
 
-	if (rc != SP_OK || !b->cgroup_made)
-		return rc;
 	/* 0 is whoever writes: its own number here is not the parent's */
-	rc = cgroup_enter(&b->cgroup, 0, false);
+	if (rc == SP_OK && b->cgroup_made)
+		rc = cgroup_enter(&b->cgroup, 0, false);
 	if (rc != SP_OK)
 		return sbox_why_rc(w, rc, "joining %s", b->cgroup.name);
 	/* only now: its root is where the process is in each hierarchy */

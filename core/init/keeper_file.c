@@ -98,7 +98,6 @@ work(const struct ws *ws, const struct ask *q, struct ws_answer *a)
 	const struct tree_bounds bounds = { q->max, FILE_ENTRIES_MAX,
 		clock_ms() + FILE_MS };
 
-#ifdef SP_WS
 	switch ((enum sandbox_file_op)q->op) {
 	case SANDBOX_FILE_READ:
 		ws_read(ws, q->path, q->max, a);
@@ -124,12 +123,6 @@ work(const struct ws *ws, const struct ask *q, struct ws_answer *a)
 	case SANDBOX_FILE_OPS:
 		break;
 	}
-#else
-	(void)ws;
-	(void)bounds;
-	(void)q;
-	(void)a;
-#endif
 }
 
 static void __attribute__((noreturn))

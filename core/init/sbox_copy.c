@@ -36,14 +36,8 @@ copy_child(const struct sbox *b, enum sandbox_stage stage, int sock)
 	bounds.bytes = b->spec->workspace_bytes;
 	bounds.entries = b->spec->workspace_inodes;
 	bounds.deadline_ms = clock_ms() + COPY_MS;
-#ifdef SP_WS
 	r.rc = tree_copy(b->give[SANDBOX_FD_UPPER], b->upper, &bounds, true,
 	    &copied, &where);
-#else
-	(void)copied;
-	(void)bounds;
-	r.rc = SP_E_UNSUPPORTED;
-#endif
 	if (r.rc != SP_OK)
 		r.rc = sbox_why_rc(&r.why, r.rc, "copying %.*s",
 		    VIEW_ARG(buf_view(&where)));

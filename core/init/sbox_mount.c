@@ -13,7 +13,10 @@
 #include "init/sbox_mount.h"
 #include "os/fd.h"
 
-enum { MOUNT_DEPTH_MAX = 64 }; /* components of a path */
+enum {
+	MOUNT_DEPTH_MAX = 64, /* components of a path */
+	MOUNT_LINKS_MAX = 8,
+};
 
 int
 sbox_mount_new(struct sbox_why *w, const struct sbox_mount_fs *fs, int *out)
@@ -144,33 +147,95 @@ place_one(int parent, const char *name, enum sbox_mount_kind kind)
 	return 0;
 }
 
+struct place {
+	int root;
+	enum sbox_mount_kind kind;
+	int links; /* that were followed by hand */
+};
+
+static int place(struct place *pl, const char *path, int *out);
+
+/*
+ * A link to what is not there (an image's /tmp -> /var/tmp): where it leads,
+ * seen from the root, is made.
+ */
+static int
+place_link(struct place *pl, int dir, const char *prefix, const char *name)
+{
+	char target[SANDBOX_MSG_PATH_MAX + 1];
+	char path[2 * sizeof(target)];
+	ssize_t n = readlinkat(dir, name, target, sizeof(target) - 1);
+	int fd = -1;
+
+	if (n < 0 || ++pl->links > MOUNT_LINKS_MAX)
+		return -1;
+	target[n] = '\0';
+	if (target[0] == '/')
+		(void)snprintf(path, sizeof(path), "%s", target);
+	else
+		(void)snprintf(path, sizeof(path), "%.*s%s",
+		    (int)(name - prefix), prefix, target);
+	return place(pl, path, &fd) == 0 ? fd : -1;
+}
+
 /*
  * The next component of the path, from `at` on: opened, or made.  Each prefix
  * is looked up from the root, so that links within it work.
  */
 static int
-place_next(int root, const char *path, size_t end, enum sbox_mount_kind kind,
-    int *dir)
+place_next(struct place *pl, const char *path, size_t end, int *dir)
 {
 	char prefix[SANDBOX_MSG_PATH_MAX + 1];
 	const char *name;
-	int fd, made;
+	int fd;
 
 	memcpy(prefix, path, end);
 	prefix[end] = '\0';
-	fd = open_in(root, prefix);
+	name = strrchr(prefix, '/');
+	name = name != NULL ? name + 1 : prefix;
+	fd = open_in(pl->root, prefix);
 	if (fd < 0 && errno == ENOENT) {
-		name = strrchr(prefix, '/');
-		made = place_one(*dir, name != NULL ? name + 1 : prefix, kind);
-		if (made != 0 && errno != EEXIST)
-			return -1;
-		fd = open_in(root, prefix);
+		if (place_one(*dir, name,
+			path[end] == '\0' ? pl->kind : SBOX_MOUNT_DIR) == 0)
+			fd = open_in(pl->root, prefix);
+		else if (errno == EEXIST)
+			fd = place_link(pl, *dir, prefix, name);
 	}
 	if (fd < 0)
 		return -1;
-	if (*dir != root)
+	if (*dir != pl->root)
 		(void)close(*dir);
 	*dir = fd;
+	return 0;
+}
+
+/* As much of it as there is, then the rest. */
+static int
+place(struct place *pl, const char *given, int *out)
+{
+	char path[SANDBOX_MSG_PATH_MAX + 1];
+	size_t n = strlen(given), end = 0;
+	int dir = pl->root, depth, rc = 0;
+
+	while (n > 0 && given[n - 1] == '/')
+		n--;
+	errno = n == 0 ? EINVAL : ENAMETOOLONG;
+	if (n == 0 || n > SANDBOX_MSG_PATH_MAX)
+		return -1;
+	memcpy(path, given, n);
+	path[n] = '\0';
+	for (depth = 0; end < n && rc == 0; depth++) {
+		end += strspn(path + end, "/");
+		end += strcspn(path + end, "/");
+		rc = depth == MOUNT_DEPTH_MAX ? -1
+					      : place_next(pl, path, end, &dir);
+	}
+	if (rc != 0 || dir == pl->root) {
+		if (dir != pl->root)
+			(void)close(dir);
+		return -1;
+	}
+	*out = dir;
 	return 0;
 }
 
@@ -178,33 +243,9 @@ int
 sbox_mount_place(struct sbox_why *w, int root, const char *path,
     enum sbox_mount_kind kind, int *out)
 {
-	size_t n = strlen(path), end = 0;
-	int dir = root, depth, rc;
+	struct place pl = { root, kind, 0 };
 
-	while (n > 0 && path[n - 1] == '/')
-		n--;
-	if (n > SANDBOX_MSG_PATH_MAX)
-		return sbox_why_errno(w, ENAMETOOLONG, "path");
-	for (depth = 0; end < n; depth++) {
-		if (depth == MOUNT_DEPTH_MAX) {
-			if (dir != root)
-				(void)close(dir);
-			return sbox_why_errno(w, ENAMETOOLONG, "%s", path);
-		}
-		end += strspn(path + end, "/");
-		end += strcspn(path + end, "/");
-		if (place_next(root, path, end, end < n ? SBOX_MOUNT_DIR : kind,
-			&dir) != 0) {
-			rc = sbox_why_errno(w, errno, "%s: cannot be made",
-			    path);
-			if (dir != root)
-				(void)close(dir);
-			return rc;
-		}
-	}
-	if (dir == root)
-		return sbox_why_errno(w, EINVAL, "%s: no place of its own",
-		    path);
-	*out = dir;
+	if (place(&pl, path, out) != 0)
+		return sbox_why_errno(w, errno, "%s: cannot be made", path);
 	return SP_OK;
 }

@@ -32,8 +32,6 @@ enum sandbox_fd {
 			     with: copied (an oracle's) */
 	SANDBOX_FD_ASSETS, /* directory, bound read-only at /openenvd/assets */
 	SANDBOX_FD_DISK, /* directory for the upper layer (storage disk) */
-	SANDBOX_FD_STAGE, /* empty directory to mount on, in the keeper's own
-			     mount namespace */
 	SANDBOX_FD_CGROUP, /* index: enum cgroup_hierarchy; the parent */
 	SANDBOX_FD_KINDS,
 };

@@ -19,8 +19,8 @@ SPEC, GIVE, BUILD_IT, RUN, SIGNAL, FREEZE, FILE, FILE_PUT, SHARE, END = \
 (READY, FAILED, STDIO, STARTED, NOT_STARTED, EXITED, FROZEN, FILE_DONE,
  FILE_DATA, SHARED, EMPTY, STUCK, GONE, EVENT, WATCH) = range(144, 159)
 # core/ipc/sandbox_msg.h
-FD_NETNS, FD_SEED, FD_WORKSPACE, FD_UPPER, FD_ASSETS, FD_DISK, FD_STAGE, \
-    FD_CGROUP = range(1, 9)
+FD_NETNS, FD_SEED, FD_WORKSPACE, FD_UPPER, FD_ASSETS, FD_DISK, FD_CGROUP = \
+    range(1, 8)
 CGROUP_V1 = 0x100
 AGENT, WORKER, ORACLE = 1, 2, 3
 USERNS, LOCAL, WATCH_FILES = 1, 2, 4
@@ -104,7 +104,7 @@ class Result:
 
 
 class Keeper:
-    def __init__(self, env=None, fds=()):
+    def __init__(self, env=None, fds=(), user=None):
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock = mine
         keep = its.fileno()
@@ -112,6 +112,10 @@ class Keeper:
         def child():
             os.dup2(keep, 3)
             os.set_inheritable(3, True)
+            if user is not None:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
         self.proc = subprocess.Popen(
             [PROGRAM], env=env or {}, stdin=subprocess.DEVNULL,
             preexec_fn=child, close_fds=not fds,
