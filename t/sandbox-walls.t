@@ -610,6 +610,69 @@ def watched():
     nothing_left("watched files")
 
 
+# ---- files, from outside ------------------------------------------------------
+def files():
+    seed = f"{TMP}/files-seed"
+    os.makedirs(f"{seed}/d")
+    for name in ("kept", "changed", "d/gone"):
+        with open(f"{seed}/{name}", "w", encoding="utf-8") as f:
+            f.write("seed\n")
+    fd = os.open(seed, os.O_RDONLY)
+    k = sandbox(seed=fd)
+    os.close(fd)
+    OK, NOT_FOUND, ESCAPES, SPECIAL = 1, 2, 3, 4
+    data = K.sealed(b"put\n")
+    tap.eq(k.file(K.F_PUT, "/workspace/new/f", 0o640, fd=data)[:2], (OK, 4),
+           "a file is put")
+    os.close(data)
+    tap.eq(k.sh("cat /workspace/new/f; stat -c '%U %a' /workspace/new/f; "
+                "echo more >>/workspace/new/f").text.split(),
+           ["put", "agent", "640"], "it is the sandbox's own")
+    tap.eq(k.file(K.F_READ, "/workspace/new/f")[::3], (OK, b"put\nmore\n"),
+           "and read")
+    k.sh("ln -s /etc d; ln -s /proc/self/root r; mkfifo p; "
+         "mkdir -p 0/1; echo s >0/1/s; chmod 0 0/1/s 0/1 0; "
+         "echo x >changed; rm d/gone; echo t >/tmp/t; echo h >~/h")
+    tap.eq([k.file(K.F_READ, p)[0] for p in
+            ("/workspace/d/passwd", "/workspace/r/etc/shadow",
+             "/workspace/../etc/passwd", "/workspace/p", "/dev/zero",
+             "/workspace/none", "/workspace/0/1/s", "/tmp/t",
+             "/home/agent/h", "/etc/hostname")],
+           [NOT_FOUND, ESCAPES, ESCAPES, SPECIAL, ESCAPES, NOT_FOUND, OK, OK,
+            OK, OK], "62, 64, 68: links, FIFOs, devices, modes")
+    result, _, text, records = k.file(K.F_DIFF, "/workspace")
+    tap.ok(result == OK and b"changed" in records and b"gone" in records and
+           b"kept" not in records, "a diff has what changed", (result, text))
+    tap.eq(k.file(K.F_LIST, "/workspace")[0], OK, "a directory is listed")
+    tap.eq(k.file(K.F_MKDIR, "/workspace/m/n", 0o755)[0], OK, "one is made")
+    tap.eq(k.file(K.F_REMOVE, "/workspace/0")[0], OK, "a tree is removed")
+    tap.eq(k.sh("ls -d 0 m/n").out, b"m/n\n", "as the sandbox sees")
+    # a private copy for one that grades: what it does stays there
+    snap = f"{TMP}/snap"
+    os.makedirs(snap)
+    to = os.open(snap, os.O_RDONLY)
+    tap.eq(k.file(K.F_SNAPSHOT, "/workspace", most=64 << 20, fd=to)[0], OK,
+           "the upper layer is copied")
+    fd = os.open(seed, os.O_RDONLY)
+    o = sandbox(K.Spec(cgroup=f"t{os.getpid()}-oracle", side=K.ORACLE),
+                seed=fd, upper=to)
+    os.close(fd)
+    os.close(to)
+    tap.eq(o.sh("cat changed new/f kept; ls d/gone; echo graded >changed")
+           .out, b"x\nput\nmore\nseed\n", "79: an oracle sees the changes")
+    tap.eq(k.sh("cat changed").out, b"x\n", "81: and changes nothing itself")
+    tap.ok(o.end() and k.end(), "both end")
+    # work that never ends does not hold up the end
+    k = sandbox()
+    r, w = os.pipe()
+    k.send(K.FILE_PUT, struct.pack("<IBIQ", 77, K.F_PUT, 0, 1 << 20) +
+           K.bytes_("/workspace/f"), r)
+    os.close(r)
+    tap.ok(k.end(), "60: the end comes while a file is being put")
+    os.close(w)
+    nothing_left("files")
+
+
 # ---- other ways to build one -------------------------------------------------
 def image():
     """rootfs: an unpacked image, with links that lead out of it."""
@@ -842,7 +905,7 @@ def liars():
 
 for test in (credentials, syscalls, other_abis, filesystems, hostile_seed,
              running, processes, storm, memory, full, limits, timeouts,
-             freezing, deaths, shared, watched, image, disk, assets, ordinary,
+             freezing, deaths, shared, watched, files, image, disk, assets, ordinary,
              stages, liars):
     only = os.environ.get("ONLY")
     if not only or test.__name__ in only.split():
