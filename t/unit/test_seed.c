@@ -187,7 +187,7 @@ test_mounts(int state)
 	int fd, top;
 
 	if (unshare(CLONE_NEWNS) != 0 ||
-	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+	    mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0) {
 		tap_skip(1, "no mount namespaces");
 		return;
 	}
@@ -206,7 +206,7 @@ test_mounts(int state)
 	(void)!unlinkat(top, "p/w/big", 0);
 	close(sub(top, "p/w/inner"));
 	(void)snprintf(inner, sizeof(inner), "%s/p/w/inner", top_path);
-	(void)!mount(small, inner, NULL, MS_BIND, NULL);
+	(void)!mount(small, inner, "none", MS_BIND, NULL);
 	refused(state, "p/w", SP_E_UNSUPPORTED, "a mount in it");
 	(void)!umount2(inner, MNT_DETACH);
 	tap_is_int(capture(state, "e", "p/w", &fd, &copied), SP_OK, "none");
@@ -217,11 +217,20 @@ test_mounts(int state)
 int
 main(void)
 {
+	int fd = -1;
 	int top, state, parent;
 
 	if (mkdtemp(top_path) == NULL)
 		return 1;
 	top = open(top_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd_open_beneath(top, ".", O_RDONLY, 0, &fd) == SP_E_UNSUPPORTED) {
+		/* valgrind before 3.22, for one */
+		tap_skip(1, "no openat2 here");
+		fd_close(&top);
+		(void)!rmdir(top_path);
+		return tap_done();
+	}
+	fd_close(&fd);
 	state = sub(top, "state");
 	parent = sub(top, "p");
 	test_capture(state, parent);
