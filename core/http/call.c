@@ -16,7 +16,7 @@ enum {
 	CALL_HEAD_EXTRA = 64 * 1024, /* arena over the head's own bytes */
 	CALL_REQUEST_HEAD_MAX = 16 << 20,
 	CALL_WHY_BYTES = 512,
-	CALL_REFUSED_MAX = 3, /* attempts that no server processed */
+	CALL_REFUSED_MAX = 10, /* attempts that no server processed */
 };
 
 enum call_phase {

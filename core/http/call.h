@@ -76,7 +76,7 @@ struct call_times {
  * Starts a call, over whichever version the pool's connection speaks.  One
  * that was idle before and turns out closed is retried once on a fresh one to
  * the same server, only while no byte of the reply came; what an HTTP/2 server
- * says that it did not process, up to three times.  A server that breaks off a
+ * says that it did not process, up to ten times.  A server that breaks off a
  * fresh one before a byte, or takes no byte of the request in time, rests, and
  * another one is asked, each once.
  * Content codings that can be decoded are (and Content-Encoding removed);

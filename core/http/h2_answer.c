@@ -222,6 +222,14 @@ answer_frame_begins(nghttp2_session *session, const nghttp2_frame_hd *hd,
 	return 0;
 }
 
+static void
+answer_settings(nghttp2_session *session, struct h2_link *c)
+{
+	c->settled = true;
+	c->client->streams_max = nghttp2_session_get_remote_settings(session,
+	    NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
+}
+
 static int
 answer_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
@@ -229,8 +237,9 @@ answer_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 	struct h2_link *c = arg;
 	struct h2_call *s = answer_call(session, frame->hd.stream_id);
 
-	if (frame->hd.type == NGHTTP2_SETTINGS)
-		c->settled = true;
+	if (frame->hd.type == NGHTTP2_SETTINGS &&
+	    (frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
+		answer_settings(session, c);
 	else if (frame->hd.type == NGHTTP2_GOAWAY)
 		c->going = true;
 	else if (frame->hd.type == NGHTTP2_RST_STREAM && s != NULL)
@@ -276,8 +285,8 @@ answer_reset_text(uint32_t code)
 	case NGHTTP2_ENHANCE_YOUR_CALM:
 		return "the server reset the stream: ENHANCE_YOUR_CALM";
 	case NGHTTP2_HTTP_1_1_REQUIRED:
-		return "the server wants HTTP/1.1 for this; expected "
-		       "\"http2 off\"";
+		return "the server wants HTTP/1.1 for this; see \"http2\" of "
+		       "the upstream";
 	case NGHTTP2_REFUSED_STREAM:
 		return "the server refused the stream";
 	default:
@@ -295,7 +304,10 @@ answer_closed(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 		return 0;
 	s->closed = true;
 	if (s->fault == 0 && s->phase != H2_CALL_ENDED && !s->left) {
-		if (s->phase == H2_CALL_HEAD &&
+		if (c->breach != NULL) {
+			s->fault = H2_CALL_MALFORMED;
+			s->text = c->breach;
+		} else if (s->phase == H2_CALL_HEAD &&
 		    (code == NGHTTP2_REFUSED_STREAM || !s->began)) {
 			s->fault = H2_CALL_REFUSED;
 			s->text = answer_reset_text(NGHTTP2_REFUSED_STREAM);

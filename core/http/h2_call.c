@@ -34,19 +34,24 @@ call_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t length,
 }
 /* NOLINTEND(readability-function-size) */
 
-/* From here on the server may have it. */
+/* Once its first byte is written the server may have it. */
 static int
 call_frame_begins(nghttp2_session *session, const nghttp2_frame *frame,
     void *arg)
 {
+	struct h2_link *c = arg;
 	struct h2_call *s;
 
-	(void)arg;
+	if (frame->hd.type == NGHTTP2_GOAWAY && !c->condemned &&
+	    frame->goaway.error_code != NGHTTP2_NO_ERROR)
+		h2_link_breach(c);
 	if (frame->hd.type != NGHTTP2_HEADERS)
 		return 0;
 	s = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-	if (s != NULL)
+	if (s != NULL) {
 		s->began = true;
+		s->first_at = c->out_all;
+	}
 	return 0;
 }
 

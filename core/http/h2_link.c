@@ -4,7 +4,11 @@
 #include "base/mem.h"
 #include "http/h2_link.h"
 
-enum { LINK_FLUSH_ROUNDS = 8 }; /* writes of one connection in one turn */
+enum {
+	LINK_FLUSH_ROUNDS = 8, /* writes of one connection in one turn */
+	LINK_READ_ROUNDS = 8,
+	LINK_STREAMS_GUESS = 100, /* RFC 9113 s6.5.2 asks for no less */
+};
 
 static uint64_t
 link_now_ms(const struct h2_link *c)
@@ -24,6 +28,16 @@ h2_link_mark(struct h2_call *s)
 
 /* ---- floods ---------------------------------------------------------------
  */
+
+void
+h2_link_breach(struct h2_link *c)
+{
+	if (c->breach != NULL && c->settled)
+		return;
+	c->breach = c->settled ? "the server breaks HTTP/2"
+			       : "the server does not speak HTTP/2; see "
+				 "\"http2\" of the upstream";
+}
 
 /* RFC 9113 s5.4.1, s10.5. */
 void
@@ -57,6 +71,10 @@ h2_link_has_room(const struct h2_link *c)
 	uint32_t max = nghttp2_session_get_remote_settings(c->session,
 	    NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
 
+	/* its SETTINGS are on their way: as many as the last one allowed */
+	if (!c->settled)
+		max = c->client->streams_max != 0 ? c->client->streams_max
+						  : LINK_STREAMS_GUESS;
 	if (max > H2_LINK_STREAMS_MAX)
 		max = H2_LINK_STREAMS_MAX;
 	return !c->dead && !c->condemned && !c->going && c->calls_n < max &&
@@ -243,8 +261,8 @@ link_lose_call(struct h2_call *s, const char *text)
 		s->text = text;
 		if (c->breach != NULL)
 			s->fault = H2_CALL_MALFORMED;
-		else if (!s->began)
-			s->fault = H2_CALL_REFUSED;
+		else if (!s->began || c->out_done <= s->first_at)
+			s->fault = H2_CALL_REFUSED; /* no byte of it left */
 		else if (c->kept && !c->heard)
 			s->fault = H2_CALL_STALE;
 		else
@@ -273,13 +291,15 @@ link_fill(struct h2_link *c)
 static int
 link_write(struct h2_link *c, bool *more)
 {
-	struct iovec iov = { c->out.mem + c->out.off, buf_len(&c->out) };
+	struct iovec iov;
 	size_t done = 0;
 	int rc;
 
 	*more = false;
-	if (iov.iov_len == 0)
+	if (buf_len(&c->out) == 0)
 		return 0;
+	iov.iov_base = c->out.mem + c->out.off;
+	iov.iov_len = buf_len(&c->out);
 	rc = stream_writev(c->stream, &iov, 1, &done);
 	if (rc != 0)
 		return rc == SP_E_AGAIN ? 0 : rc;
@@ -297,17 +317,17 @@ h2_link_lost(struct h2_link *c, const char *text)
 
 	if (c->dead)
 		return;
-	if (c->breach != NULL) {
-		c->client->stats.broken++;
-		log_warn("upstream \"%s\": HTTP/2 with %s ended: %s",
-		    c->client->name, stream_peer(c->stream), c->breach);
-	}
 	/* GOAWAY, as far as it goes without waiting */
 	if (!c->condemned)
 		(void)nghttp2_session_terminate_session(c->session,
 		    NGHTTP2_NO_ERROR);
 	if (link_fill(c) == 0)
 		(void)!link_write(c, &more);
+	if (c->breach != NULL) {
+		c->client->stats.broken++;
+		log_warn("upstream \"%s\": HTTP/2 with %s ended: %s",
+		    c->client->name, stream_peer(c->stream), c->breach);
+	}
 	TAILQ_FOREACH (s, &c->calls, link)
 		link_lose_call(s, c->breach != NULL ? c->breach : text);
 	h2_client_bury(c, c->calls_n == 0);
@@ -323,8 +343,8 @@ link_check_end(struct h2_link *c)
 		h2_link_lost(c, c->breach);
 	} else if (nghttp2_session_want_read(c->session) == 0) {
 		/* with calls: nghttp2 has ended it */
-		if (!idle && c->breach == NULL && !c->going)
-			c->breach = "the server breaks HTTP/2";
+		if (!idle && !c->going)
+			h2_link_breach(c);
 		h2_link_lost(c, "the server ended the connection");
 	} else if (idle && (c->going || c->client->keepalive_timeout_ms == 0)) {
 		h2_link_lost(c, "");
@@ -400,12 +420,71 @@ link_update(struct h2_link *c)
 	link_arm(c);
 }
 
+static void
+link_input(struct h2_link *c, struct view v)
+{
+	ssize_t n;
+
+	c->heard = true;
+	c->ping_at_ms = 0;
+	n = nghttp2_session_mem_recv(c->session, (const uint8_t *)v.p, v.n);
+	if (n < 0) {
+		if (n != NGHTTP2_ERR_NOMEM)
+			h2_link_breach(c);
+		h2_link_lost(c, err_str(SP_E_NOMEM));
+		return;
+	}
+	/* extensions, and frames of calls that were given up */
+	c->untold += (int64_t)v.n;
+	if (c->untold >= H2_IDLE_BYTES) {
+		h2_link_idle_frame(c, (uint32_t)(c->untold / H2_IDLE_BYTES));
+		c->untold %= H2_IDLE_BYTES;
+	}
+	h2_client_mark(c);
+}
+
+/* False when there is no more for now. */
+static bool
+link_read(struct h2_link *c)
+{
+	char *p = loop_scratch(c->client->loop);
+	size_t n;
+	int rc = stream_read(c->stream, p, LOOP_SCRATCH_BYTES, &n);
+
+	if (rc == 0 && !c->condemned)
+		link_input(c, view_of(p, n));
+	else if (rc != 0 && rc != SP_E_AGAIN)
+		h2_link_lost(c,
+		    rc == SP_E_EOF ? "the server closed the connection"
+				   : err_str(rc));
+	return rc == 0 && !c->dead && !c->condemned;
+}
+
+/*
+ * What has come is read before anything is written: a server that has closed
+ * answers with a reset, and what it had sent before, the end of replies and
+ * GOAWAY, would be lost with it.
+ */
+static void
+link_read_first(struct h2_link *c)
+{
+	int i;
+
+	for (i = 0; i < LINK_READ_ROUNDS; i++)
+		if (!link_read(c))
+			break;
+}
+
 void
 h2_link_turn(struct h2_link *c)
 {
 	int rc;
 
 	link_settle(c);
+	if (!c->dead && !c->condemned &&
+	    (buf_len(&c->out) != 0 ||
+		nghttp2_session_want_write(c->session) != 0))
+		link_read_first(c);
 	if (c->dead)
 		return;
 	rc = link_flush(c);
@@ -419,47 +498,6 @@ h2_link_turn(struct h2_link *c)
 		link_update(c);
 }
 
-static void
-link_input(struct h2_link *c, struct view v)
-{
-	ssize_t n;
-
-	c->heard = true;
-	c->ping_at_ms = 0;
-	n = nghttp2_session_mem_recv(c->session, (const uint8_t *)v.p, v.n);
-	if (n < 0) {
-		if (n != NGHTTP2_ERR_NOMEM && c->breach == NULL)
-			c->breach = c->settled
-			    ? "the server breaks HTTP/2"
-			    : "the server does not speak HTTP/2; expected "
-			      "\"http2 off\", or a server that does";
-		h2_link_lost(c, err_str(SP_E_NOMEM));
-		return;
-	}
-	/* extensions, and frames of calls that were given up */
-	c->untold += (int64_t)v.n;
-	if (c->untold >= H2_IDLE_BYTES) {
-		h2_link_idle_frame(c, (uint32_t)(c->untold / H2_IDLE_BYTES));
-		c->untold %= H2_IDLE_BYTES;
-	}
-	h2_client_mark(c);
-}
-
-static void
-link_read(struct h2_link *c)
-{
-	char *p = loop_scratch(c->client->loop);
-	size_t n;
-	int rc = stream_read(c->stream, p, LOOP_SCRATCH_BYTES, &n);
-
-	if (rc == 0 && !c->condemned)
-		link_input(c, view_of(p, n));
-	else if (rc != 0 && rc != SP_E_AGAIN)
-		h2_link_lost(c,
-		    rc == SP_E_EOF ? "the server closed the connection"
-				   : err_str(rc));
-}
-
 void
 h2_link_ready(void *arg, struct stream *s, unsigned what)
 {
@@ -470,7 +508,7 @@ h2_link_ready(void *arg, struct stream *s, unsigned what)
 		return;
 	}
 	if (what & STREAM_READ)
-		link_read(c);
+		(void)link_read(c);
 	/* writing waits for the end of the turn, with what else is queued */
 	if (!c->dead)
 		h2_client_mark(c);

@@ -48,9 +48,9 @@ struct h2_call {
 	struct view body; /* the request's; the caller's memory */
 	size_t body_at;
 	struct buf in; /* came while paused */
-	/* in the connection's bytes: the end of the oldest frame that is not
-	 * written yet (0 none), and of the last one */
-	uint64_t next_at, mark_at;
+	/* in the connection's bytes: where its first frame begins, the end of
+	 * the oldest one that is not written yet (0 none), of the last one */
+	uint64_t first_at, next_at, mark_at;
 	uint64_t header_max;
 	size_t fields_max;
 	size_t head_bytes, head_fields; /* of the head that comes */
@@ -61,7 +61,7 @@ struct h2_call {
 	const char *text; /* of it */
 	bool dirty : 1;
 	bool sending : 1; /* on that list */
-	bool began : 1; /* its HEADERS may have left */
+	bool began : 1; /* its HEADERS are framed */
 	bool framed : 1; /* END_STREAM of ours, too */
 	bool deferred : 1; /* nghttp2 waits for data that will not come */
 	bool stopped : 1;
@@ -111,6 +111,7 @@ struct h2_client {
 	char *name;
 	bool always;
 	uint64_t keepalive_timeout_ms, header_max;
+	uint32_t streams_max; /* what the last SETTINGS allowed; 0 none came */
 	uint64_t without; /* servers that do not speak it, a bit each */
 	struct loop_task *task;
 	nghttp2_session_callbacks *callbacks;
@@ -143,6 +144,8 @@ void h2_link_lost(struct h2_link *c, const char *text);
 void h2_link_mark(struct h2_call *s);
 /* GOAWAY, and nothing more is read. */
 void h2_link_condemn(struct h2_link *c, uint32_t code, const char *breach);
+/* nghttp2 has ended it for what the server did; it need not have said what. */
+void h2_link_breach(struct h2_link *c);
 /* Takes cost from what the server may do for nothing. */
 void h2_link_idle_frame(struct h2_link *c, uint32_t cost);
 /* The call cannot go on: told at the end of the turn, the stream is reset. */

@@ -189,12 +189,12 @@ test_goaway(void)
 	/* REFUSED_STREAM, again and again */
 	start();
 	begin(0);
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 11; i++) {
 		wait_asked(i + 1, "asked");
 		must(nghttp2_submit_rst_stream(h2s.session[0], 0, h2s.rq[i].id,
 		    NGHTTP2_REFUSED_STREAM));
 	}
-	wait_over(1, "refused four times");
+	wait_over(1, "refused eleven times");
 	tap_ok(seen[0].fails == 1 && seen[0].why == CALL_BROKEN &&
 		h2s.accepted == 1,
 	    "fails: %s", seen[0].words);
