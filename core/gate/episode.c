@@ -498,9 +498,11 @@ episode_file(struct episode *ep, const struct episode_file_ask *ask,
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, ask->path);
 	rc = episode_send(ep->set, type, &b, rc, ask->put_fd);
+	if (o == NULL)
+		return rc;
 	if (rc == SP_OK)
 		o->file = file;
-	else if (o != NULL)
+	else
 		episode_op_free(o);
 	return rc;
 }

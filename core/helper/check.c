@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "helper/check.h"
 #include "helper/complain.h"
+#include "helper/episodes.h"
 #include "ipc/wire.h"
 
 enum { CHECK_MS = 60 * 1000 };
@@ -146,4 +147,35 @@ check_run(struct reload_state *st)
 	if (worst == SP_OK)
 		worst = rc;
 	return worst == SP_OK ? check_reactor(st, &ids) : worst;
+}
+
+int
+check_episodes(const struct reload_state *st, struct buf *out)
+{
+	struct rolerun_world w = { 0 };
+	struct episodes *e = NULL;
+	struct ids ids;
+	int rc;
+
+	if (st->load.conf->environments_n == 0)
+		return SP_OK;
+	rc = ids_resolve(&ids, st->load.conf);
+	if (rc == SP_OK)
+		rc = rolerun_find(&w);
+	if (rc == SP_OK) {
+		struct episodes_world ew = {
+			.conf = st->load.conf,
+			.program_dir = w.dir,
+			.state_fd = -1,
+			.privileged = ids.change,
+			.ids = &ids,
+		};
+
+		rc = episodes_open(&e, &ew);
+	}
+	if (rc == SP_OK)
+		rc = episodes_guarantees(e, out);
+	episodes_free(e);
+	mem_free(w.dir);
+	return rc;
 }

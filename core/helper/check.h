@@ -5,6 +5,13 @@
 #include "helper/reload.h"
 
 /*
+ * What this host can promise of the environments, appended as a table.
+ * Context: helper; blocks, builds a sandbox of each and takes it down.
+ * Returns: 0, also without environments; SP_E_CONF after complaints; SP_E_*.
+ */
+int check_episodes(const struct reload_state *st, struct buf *out) must_check;
+
+/*
  * Secrets, trusted certificates and users; then a reactor of its own, with no
  * listener, looks at what the helper does not parse: keys and certificates.
  * Context: helper; blocks, at most a minute.

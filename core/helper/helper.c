@@ -17,6 +17,7 @@
 #include "helper/check.h"
 #include "helper/cli.h"
 #include "helper/complain.h"
+#include "helper/episodes.h"
 #include "helper/ids.h"
 #include "helper/load.h"
 #include "helper/outcome.h"
@@ -126,6 +127,22 @@ helper_serve(struct rolerun_world *w, struct reload *r)
 	return supervisor_run(w, r);
 }
 
+/* What stands between episodes and this host; blocks. */
+static int
+helper_episodes(struct rolerun_world *w, const struct reload_state *st,
+    const struct site *site, const struct ids *ids)
+{
+	struct episodes_world ew = {
+		.conf = st->load.conf,
+		.program_dir = w->dir,
+		.state_fd = site->state_fd,
+		.privileged = ids->change,
+		.ids = ids,
+	};
+
+	return episodes_open(&w->episodes, &ew);
+}
+
 /* l is taken. */
 static int
 helper_run(struct load *l, const struct load_source *src, struct cli *cli)
@@ -154,8 +171,11 @@ helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 		rc = reload_state_read(&r.now, NULL);
 	if (rc == SP_OK)
 		rc = site_open(&site, r.now.load.conf, &ids);
-	if (rc == SP_OK) {
+	if (rc == SP_OK)
 		helper_log(r.now.load.conf, &site);
+	if (rc == SP_OK)
+		rc = helper_episodes(&w, &r.now, &site, &ids);
+	if (rc == SP_OK) {
 		w.ids = &ids;
 		w.site = &site;
 		if (ids.change)
@@ -167,6 +187,7 @@ helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 		status = helper_serve(&w, &r);
 	}
 	log_set_fd(STDERR_FILENO);
+	episodes_free(w.episodes);
 	reload_drop(&r);
 	site_clear(&site);
 	reload_state_clear(&r.now);
@@ -181,21 +202,27 @@ static int
 helper_check(struct load *l)
 {
 	struct reload_state st = { .conf_fd = -1 };
+	struct buf table = BUF_INIT(1024 * 1024);
 	char *path;
 	int worst;
 
 	st.load = *l;
 	memset(l, 0, sizeof(*l));
 	worst = check_run(&st);
+	if (worst == SP_OK)
+		worst = check_episodes(&st, &table);
 	path = st.load.path;
 	st.load.path = NULL;
 	reload_state_clear(&st);
 	l->path = path;
 	if (worst != SP_OK) {
 		fprintf(stderr, "configuration %s is not usable\n", l->path);
+		buf_clear(&table);
 		return 1;
 	}
-	printf("configuration %s is ok\n", l->path);
+	printf("configuration %s is ok\n%.*s", l->path, (int)buf_len(&table),
+	    buf_len(&table) > 0 ? buf_view(&table).p : "");
+	buf_clear(&table);
 	return 0;
 }
 

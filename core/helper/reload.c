@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "helper/complain.h"
+#include "helper/episodes.h"
 #include "helper/reload.h"
 #include "os/fd.h"
 
@@ -72,6 +73,8 @@ reload_make(struct reload *r, const struct rolerun_world *w)
 	if (rc == SP_OK)
 		rc = reload_refuse_changes(r->now.load.conf, n->load.conf);
 	if (rc == SP_OK)
+		rc = episodes_reload_check(w->episodes, n->load.conf);
+	if (rc == SP_OK)
 		rc = reload_state_read(n, &r->now);
 	if (rc == SP_OK)
 		rc = site_next(w->site, n->load.conf, &r->set);
@@ -109,6 +112,7 @@ reload_take(struct reload *r, struct rolerun_world *w)
 	};
 	log_set_level((enum log_level)w->now.conf->main.error_level);
 	r->open = false;
+	episodes_reload(w->episodes, w->now.conf);
 	reload_state_clear(&before);
 }
 

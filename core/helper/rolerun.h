@@ -25,6 +25,7 @@ struct rolerun_world {
 	struct rolerun_generation now;
 	const struct ids *ids;
 	struct site *site;
+	struct episodes *episodes; /* NULL: no environment */
 	uint32_t flags; /* enum role_flag */
 	uint32_t reactor_restarts, recorder_restarts;
 	const struct proxycmd *proxy; /* of `proxy`, or NULL */

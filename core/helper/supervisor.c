@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/complain.h"
+#include "helper/episodes.h"
 #include "helper/notify.h"
 #include "helper/supervisor_priv.h"
 #include "ipc/wire.h"
@@ -171,6 +172,12 @@ sup_serve(struct supervisor *s)
 	notify_send("READY=1");
 }
 
+static void
+sup_send_episodes(void *arg, enum message_type type, struct view body, int fd)
+{
+	(void)!supervisor_send(arg, type, body, fd);
+}
+
 static int
 sup_on_ready(struct sup_role *r, const struct channel_msg *m)
 {
@@ -179,6 +186,8 @@ sup_on_ready(struct sup_role *r, const struct channel_msg *m)
 	poller_timer_stop(r->deadline);
 	r->ready = true;
 	r->ready_at_ms = clock_ms();
+	if (r->who == MESSAGE_REACTOR)
+		episodes_reactor(r->s->w->episodes, sup_send_episodes, r);
 	if (r->s->phase == SUP_SERVING)
 		log_notice("%s serves again", rolerun_name(r->who));
 	/* what was counted while it started */
@@ -242,6 +251,8 @@ sup_handle(struct sup_role *r, struct channel_msg *m)
 	for (i = 0; i < sizeof(sup_rows) / sizeof(sup_rows[0]); i++)
 		if (sup_rows[i].type == m->type)
 			rc = sup_rows[i].handle(r, m);
+	if (m->type >= MESSAGE_EPISODE_CREATE && r->s->w->episodes != NULL)
+		rc = episodes_heard(r->s->w->episodes, m);
 	fd_close(&m->fd);
 	return rc;
 }
@@ -390,6 +401,15 @@ sup_stop_role(struct sup_role *r, uint64_t grace_ms)
 	return false;
 }
 
+static void
+sup_on_episodes_ended(void *arg)
+{
+	struct supervisor *s = arg;
+
+	s->phase = SUP_STOP_RECORDER;
+	sup_advance(s);
+}
+
 /* Enters the next phases of a stop as far as nothing has to be waited for. */
 static void
 sup_advance(struct supervisor *s)
@@ -397,9 +417,12 @@ sup_advance(struct supervisor *s)
 	uint64_t now = SUP_STOP_NOW_MS;
 
 	if (s->phase == SUP_STOP_REACTOR &&
-	    sup_stop_role(&s->reactor, s->hurry ? now : SUP_STOP_MS))
-		s->phase = SUP_STOP_RECORDER;
-	else if (s->phase != SUP_STOP_RECORDER)
+	    sup_stop_role(&s->reactor, s->hurry ? now : SUP_STOP_MS)) {
+		s->phase = SUP_STOP_EPISODES;
+		episodes_stop(s->w->episodes, sup_on_episodes_ended, s);
+		return;
+	}
+	if (s->phase != SUP_STOP_RECORDER)
 		return;
 	/* after the reactor's end: its last messages are all in the socket */
 	if (sup_stop_role(&s->recorder, SUP_STOP_RECORDER_MS))
@@ -492,6 +515,8 @@ sup_died(struct sup_role *r, int status)
 	sup_end_channel(r);
 	poller_timer_stop(r->deadline);
 	r->ready = false;
+	if (r->who == MESSAGE_REACTOR)
+		episodes_reactor(s->w->episodes, NULL, NULL);
 	sup_reload_lost(r);
 	if (r->failed)
 		log_debug("%s ended", name); /* it has said why */
@@ -532,6 +557,8 @@ sup_on_child(void *arg, int signo)
 			sup_died(&s->reactor, status);
 		else if (pid == s->recorder.pid)
 			sup_died(&s->recorder, status);
+		else
+			(void)episodes_reaped(s->w->episodes, pid, status);
 	}
 	(void)raise(SIGCHLD); /* the rest after other events */
 }
@@ -621,6 +648,7 @@ sup_after(void *arg)
 	unsigned want;
 	size_t i;
 
+	episodes_after(s->w->episodes);
 	for (i = 0; i < 2; i++) {
 		if (both[i]->f == NULL)
 			continue;
@@ -677,6 +705,8 @@ sup_init(struct supervisor *s)
 		rc = poller_signal(s->p, signals[i].signo, signals[i].cb, s);
 	if (rc == SP_OK)
 		poller_after(s->p, sup_after, s);
+	if (rc == SP_OK)
+		rc = episodes_attach(s->w->episodes, s->p);
 	return rc;
 }
 
@@ -725,6 +755,8 @@ supervisor_run(struct rolerun_world *w, struct reload *r)
 		sup_clear_role(&s.recorder);
 		sup_reload_clear(&s);
 		poller_timer_free(s.watchdog);
+		episodes_free(w->episodes);
+		w->episodes = NULL;
 	}
 	poller_free(s.p);
 	return s.status;

@@ -11,6 +11,7 @@ enum sup_phase {
 	SUP_SERVING,
 	SUP_DRAINING, /* waits for DRAINED */
 	SUP_STOP_REACTOR, /* waits for its end, and only then */
+	SUP_STOP_EPISODES, /* are the episodes ended, and then */
 	SUP_STOP_RECORDER, /* is the recorder stopped */
 };
 

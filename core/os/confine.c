@@ -2,11 +2,14 @@
 
 #include "os/confine.h"
 
+#include <linux/landlock.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #if SP_CONFINEMENT
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,8 +18,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "os/fd.h"
 
@@ -453,4 +454,13 @@ bool
 confine_built(void)
 {
 	return SP_CONFINEMENT != 0;
+}
+
+int
+confine_landlock_abi(void)
+{
+	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0,
+	    LANDLOCK_CREATE_RULESET_VERSION);
+
+	return abi > 0 ? (int)abi : 0;
 }

@@ -22,6 +22,8 @@ enum confine_profile { CONFINE_REACTOR, CONFINE_RECORDER };
  */
 int confine_enter(enum confine_profile profile, const int *dirs, size_t n,
     const char **what) must_check;
+/* The kernel's version of Landlock, in every build; 0: it has none. */
+int confine_landlock_abi(void);
 /* True in builds where confine_enter() does something. */
 bool confine_built(void);
 /* "libseccomp 2.5.4" of the library in use, NULL without confinement. */

@@ -1,0 +1,658 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "helper/complain.h"
+#include "helper/episodes_priv.h"
+#include "helper/ids.h"
+#include "helper/sandbox_plan.h"
+#include "helper/seed.h"
+#include "helper/sweep.h"
+#include "os/dir.h"
+#include "os/fd.h"
+
+enum {
+	START_SWEEP_MS = 10 * 1000, /* for each leaf of an earlier run */
+	START_WHY_MAX = 4096,
+};
+
+/* ---- what an earlier run left ----------------------------------------------- */
+
+static void
+old_tree_close(int fds[CGROUP_HIERARCHIES])
+{
+	size_t i;
+
+	for (i = 0; i < CGROUP_HIERARCHIES; i++)
+		fd_close(&fds[i]);
+}
+
+/* Its control groups, where they were; those that are gone are clean. */
+static int
+old_tree_open(struct slot_journal *j, int fds[CGROUP_HIERARCHIES],
+    bool v1[CGROUP_HIERARCHIES])
+{
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; i < CGROUP_HIERARCHIES; i++) {
+		fds[i] = -1;
+		v1[i] = false;
+		if (buf_len(&j->cgroups[i]) == 0 || rc != SP_OK)
+			continue;
+		rc = buf_add_char(&j->cgroups[i], '\0');
+		if (rc != SP_OK)
+			continue;
+		fds[i] = open(buf_view(&j->cgroups[i]).p,
+		    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		buf_truncate(&j->cgroups[i], buf_len(&j->cgroups[i]) - 1);
+		if (fds[i] >= 0)
+			v1[i] = cgroup_is_v1(fds[i]);
+		else if (errno != ENOENT)
+			rc = err_from_errno(errno);
+	}
+	return rc;
+}
+
+static int
+start_sweep(struct episodes *e)
+{
+	struct slot_journal *j = &e->journal;
+	struct buf why = BUF_INIT(START_WHY_MAX);
+	int fds[CGROUP_HIERARCHIES];
+	bool v1[CGROUP_HIERARCHIES];
+	struct sweep sw = {
+		.has_net = e->world.privileged,
+		.cgroups = fds,
+		.cgroups_v1 = v1,
+		.disk_fd = e->disk_fd,
+		.timeout_ms = START_SWEEP_MS,
+	};
+	uint32_t i;
+	int rc;
+
+	if (j->slots == 0)
+		return SP_OK;
+	log_notice("sweeping what an earlier run may have left");
+	rc = old_tree_open(j, fds, v1);
+	for (i = 0; i < j->slots && rc == SP_OK; i++) {
+		sw.slot = j->block * SLOT_BLOCK_N + i;
+		rc = sweep_run(&sw, &why);
+	}
+	old_tree_close(fds);
+	if (rc != SP_OK)
+		complain("sallyport: what an earlier run left cannot be "
+			 "removed "
+			 "(slot %" PRIu32 "): %.*s%s; remove it, then start "
+			 "again",
+		    sw.slot, VIEW_ARG(buf_view(&why)),
+		    buf_len(&why) == 0 ? err_str(rc) : "");
+	buf_clear(&why);
+	return rc == SP_OK ? slot_journal_reset(j) : SP_E_CONF;
+}
+
+static int
+start_journal(struct episodes *e)
+{
+	int rc;
+
+	rc = slot_journal_open(&e->journal, e->world.state_fd);
+	if (rc == SP_E_NOMEM)
+		return rc;
+	if (rc == SP_E_SYNTAX)
+		complain("sallyport: the file \"slots\" in state_dir cannot be "
+			 "understood; see what cgroups, links and nftables "
+			 "tables of sallyport there are, remove them and it, "
+			 "then start again");
+	else if (rc != SP_OK)
+		complain("sallyport: the file \"slots\" in state_dir: %s",
+		    err_str(rc));
+	return rc == SP_OK ? start_sweep(e) : SP_E_CONF;
+}
+
+/* ---- environments ----------------------------------------------------------- */
+
+/* What only root may read, and nobody could have put there. */
+static int
+start_assets(struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+	struct stat st;
+	char *path;
+	size_t i;
+	int fd, rc = SP_OK;
+
+	if (env->assets.n == 0)
+		return SP_OK;
+	path = mem_strndup(env->assets.p, env->assets.n);
+	if (path == NULL)
+		return SP_E_NOMEM;
+	v->assets_fd =
+	    open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	mem_free(path);
+	if (v->assets_fd < 0 || fstat(v->assets_fd, &st) != 0) {
+		complain("%s:%u: assets %.*s: %s", env->pos.file, env->pos.line,
+		    VIEW_ARG(env->assets), strerror(errno));
+		return SP_E_CONF;
+	}
+	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
+		complain("%s:%u: assets %.*s must belong to %s and be closed "
+			 "to all others (mode 0700)",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->assets),
+		    geteuid() == 0 ? "root" : "you");
+		return SP_E_CONF;
+	}
+	for (i = 0; i < env->asset_n && rc == SP_OK; i++) {
+		const struct conf_env_asset *a = &env->asset[i];
+		char *name = mem_strndup(a->path.p, a->path.n);
+
+		if (name == NULL)
+			return SP_E_NOMEM;
+		rc = fd_open_beneath(v->assets_fd, name, O_RDONLY, 0, &fd);
+		mem_free(name);
+		if (rc == SP_OK)
+			fd_close(&fd);
+		else
+			complain("%s:%u: asset %.*s: %s", a->pos.file,
+			    a->pos.line, VIEW_ARG(a->path), err_str(rc));
+	}
+	return rc == SP_OK ? SP_OK : SP_E_CONF;
+}
+
+static int
+start_seed(struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+	struct buf why = BUF_INIT(START_WHY_MAX);
+	char *path;
+	int rc = SP_OK;
+
+	if (env->workspace.n == 0)
+		return SP_OK;
+	path = mem_strndup(env->workspace.p, env->workspace.n);
+	if (path == NULL)
+		return SP_E_NOMEM;
+	if (v->e->world.state_fd >= 0) {
+		rc = seed_capture(v->e->world.state_fd, env->name, path,
+		    &v->seed_fd, NULL, &why);
+	} else {
+		/* -t keeps nothing; what it builds only reads */
+		v->seed_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (v->seed_fd < 0)
+			rc = err_from_errno(errno);
+	}
+	if (rc != SP_OK)
+		complain("%s:%u: workspace %s: %.*s%s", env->pos.file,
+		    env->pos.line, path, VIEW_ARG(buf_view(&why)),
+		    buf_len(&why) == 0 ? err_str(rc) : "");
+	mem_free(path);
+	buf_clear(&why);
+	return rc == SP_OK || rc == SP_E_NOMEM ? rc : SP_E_CONF;
+}
+
+static void
+env_clear(struct ep_env *v)
+{
+	fd_close(&v->seed_fd);
+	fd_close(&v->assets_fd);
+	poller_timer_free(v->again);
+	mem_free(v->places);
+	mem_free(v);
+}
+
+static int
+start_env(struct episodes *e, const struct conf_environment *env)
+{
+	struct ep_env *v, **grown;
+	int rc;
+
+	grown =
+	    mem_reallocarray(e->envs, e->envs_n + 1, sizeof(struct ep_env *));
+	if (grown == NULL)
+		return SP_E_NOMEM;
+	e->envs = grown;
+	v = mem_calloc(1, sizeof(*v));
+	if (v == NULL)
+		return SP_E_NOMEM;
+	v->e = e;
+	v->env = env;
+	v->seed_fd = v->assets_fd = -1;
+	v->via_veth = env->has_egress && env->via != CONF_ENV_VIA_RELAY &&
+	    e->world.privileged;
+	(void)snprintf(v->name, sizeof(v->name), "%.*s", VIEW_ARG(env->name));
+	v->places_n = sandbox_plan_places(env);
+	v->places = mem_calloc(v->places_n, sizeof(v->places[0]));
+	e->envs[e->envs_n++] = v;
+	if (v->places == NULL)
+		return SP_E_NOMEM;
+	rc = guarantee_check(&e->guarantee, env);
+	if (rc == SP_OK)
+		rc = start_assets(v);
+	return rc == SP_OK ? start_seed(v) : rc;
+}
+
+/* All that may be in use at once, against what the host has. */
+static int
+start_memory(const struct conf *c)
+{
+	uint64_t want = 0, one, have;
+	struct sysinfo si;
+	size_t i;
+
+	if (sysinfo(&si) != 0)
+		return SP_OK;
+	have = (uint64_t)si.totalram * si.mem_unit;
+	for (i = 0; i < c->environments_n; i++) {
+		const struct conf_environment *env = c->environments[i];
+		uint64_t n = env->episodes + env->warm;
+
+		one = conf_env_memory(env);
+		if (env->enforcement == CONF_ENV_ENFORCE_LOCAL)
+			continue;
+		if (one > have || (n > 0 && one > (have - want) / n)) {
+			complain("%s:%u: environment \"%.*s\": %" PRIu64
+				 " episodes and warm ones of %" PRIu64
+				 " MiB each (memory, workspace, /tmp, shm) are "
+				 "more than this host's %" PRIu64
+				 " MiB; expected fewer or smaller ones",
+			    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+			    n, one >> 20, have >> 20);
+			return SP_E_CONF;
+		}
+		want += n * one;
+	}
+	return SP_OK;
+}
+
+/* ---- one of each, for a try ------------------------------------------------- */
+
+static void
+try_ready(void *arg, struct slot *s)
+{
+	struct episodes *e = arg;
+
+	e->tried = SP_OK;
+	slot_end(s);
+}
+
+static void
+try_failed(void *arg, struct slot *s)
+{
+	struct episodes *e = arg;
+
+	e->tried = SP_E_CONF;
+	complain("sallyport: a sandbox of environment \"%s\" cannot be built: "
+		 "%.*s",
+	    s->name, VIEW_ARG(buf_view(&s->why)));
+}
+
+static void
+try_nothing(void *arg, struct slot *s)
+{
+	(void)arg;
+	(void)s;
+}
+
+static void
+try_stuck(void *arg, struct slot *s)
+{
+	struct episodes *e = arg;
+
+	e->tried = SP_E_CONF;
+	complain("sallyport: a sandbox of environment \"%s\" cannot be taken "
+		 "down again",
+	    s->name);
+	poller_stop(e->p);
+}
+
+static void
+try_swept(void *arg, struct slot *s)
+{
+	struct episodes *e = arg;
+
+	(void)s;
+	poller_stop(e->p);
+}
+
+static void
+try_heard(void *arg, struct slot *s, const struct channel_msg *m,
+    uint32_t number, struct view rest, int fd)
+{
+	(void)arg;
+	(void)s;
+	(void)m;
+	(void)number;
+	(void)rest;
+	fd_close(&fd);
+}
+
+static void
+try_on_child(void *arg, int signo)
+{
+	struct slot *s = arg;
+	int status, i;
+	pid_t pid;
+
+	(void)signo;
+	for (i = 0; i < 1000; i++) {
+		pid = waitpid(-1, &status, WNOHANG);
+		if (pid <= 0)
+			return;
+		(void)slot_reaped(s, pid, status);
+	}
+}
+
+static void
+try_after(void *arg)
+{
+	slot_after(arg);
+}
+
+static int
+try_env(struct episodes *e, struct ep_env *v)
+{
+	struct slot *s;
+	int rc;
+
+	e->p = e->slots.p = poller_new();
+	if (e->p == NULL)
+		return SP_E_NOMEM;
+	s = slot_new(&e->slots, e->block.block * SLOT_BLOCK_N);
+	rc = s == NULL ? SP_E_NOMEM
+		       : poller_signal(e->p, SIGCHLD, try_on_child, s);
+	if (rc == SP_OK) {
+		poller_after(e->p, try_after, s);
+		e->tried = SP_E_AGAIN;
+		rc = slot_build(s, v->env, 0, v->seed_fd, v->assets_fd,
+		    v->via_veth);
+	}
+	if (rc == SP_OK)
+		rc = poller_run(e->p);
+	if (rc == SP_OK)
+		rc = e->tried;
+	slot_free(s);
+	poller_free(e->p);
+	e->p = e->slots.p = NULL;
+	return rc;
+}
+
+static int
+start_try(struct episodes *e)
+{
+	size_t i;
+	int rc, one;
+
+	e->slots.ready = try_ready;
+	e->slots.failed = try_failed;
+	e->slots.empty = try_nothing;
+	e->slots.stuck = try_stuck;
+	e->slots.swept = try_swept;
+	e->slots.heard = try_heard;
+	rc = slot_journal_cover(&e->journal, 1);
+	if (rc != SP_OK) {
+		complain("sallyport: the file \"slots\" in state_dir: %s",
+		    err_str(rc));
+		return SP_E_CONF;
+	}
+	for (i = 0; i < e->envs_n; i++) {
+		one = try_env(e, e->envs[i]);
+		if (rc == SP_OK)
+			rc = one;
+	}
+	return rc;
+}
+
+/* ---- all of it -------------------------------------------------------------- */
+
+static bool
+wants_egress(const struct conf *c)
+{
+	size_t i;
+
+	for (i = 0; i < c->environments_n; i++)
+		if (c->environments[i]->has_egress &&
+		    c->environments[i]->via != CONF_ENV_VIA_RELAY)
+			return true;
+	return false;
+}
+
+static int
+start_host(struct episodes *e)
+{
+	struct buf why = BUF_INIT(START_WHY_MAX);
+	struct guarantee_world gw = {
+		.privileged = e->world.privileged,
+		.roles_apart = e->world.ids->change,
+		.wants_egress = wants_egress(e->world.conf),
+	};
+	int rc;
+
+	rc = cgroup_root_open(&e->cgroups, NULL, &why);
+	if (rc == SP_E_NOMEM)
+		goto out;
+	gw.cgroups = rc == SP_OK ? &e->cgroups : NULL;
+	gw.cgroups_why = buf_view(&why);
+	rc = slot_block_claim(&e->block, &e->cgroups, e->journal.block);
+	if (rc != SP_OK) {
+		complain("sallyport: no numbers for episodes are left (%s): "
+			 "%d daemons with environments run on this host",
+		    err_str(rc), SLOT_BLOCKS);
+		rc = SP_E_CONF;
+		goto out;
+	}
+	e->journal.block = e->block.block;
+	rc = slot_journal_place(&e->journal, &e->cgroups);
+	if (rc == SP_OK)
+		rc = guarantee_probe(&e->guarantee, &gw);
+out:
+	buf_clear(&why);
+	return rc;
+}
+
+static int
+start_all(struct episodes *e)
+{
+	const struct conf *c = e->world.conf;
+	size_t i;
+	int rc, one;
+
+	rc = start_journal(e);
+	if (rc != SP_OK || c->environments_n == 0)
+		return rc;
+	rc = start_host(e);
+	if (rc == SP_OK)
+		rc = start_memory(c);
+	for (i = 0; i < c->environments_n && rc != SP_E_NOMEM; i++) {
+		one = start_env(e, c->environments[i]);
+		if (rc == SP_OK)
+			rc = one;
+	}
+	return rc == SP_OK ? start_try(e) : rc;
+}
+
+int
+episodes_open(struct episodes **out, const struct episodes_world *w)
+{
+	struct episodes *e = mem_calloc(1, sizeof(*e));
+	size_t i;
+	int rc;
+
+	*out = NULL;
+	if (e == NULL)
+		return SP_E_NOMEM;
+	e->world = *w;
+	e->disk_fd = -1;
+	e->block.net_fd = e->block.cgroup_fd = -1;
+	for (i = 0; i < CGROUP_HIERARCHIES; i++)
+		e->cgroups.fd[i] = -1;
+	e->slots.program_dir = w->program_dir;
+	e->slots.cgroups = &e->cgroups;
+	e->slots.disk_fd = -1;
+	e->slots.privileged = w->privileged;
+	e->slots.arg = e;
+	rc = start_all(e);
+	if (rc != SP_OK || w->conf->environments_n == 0) {
+		episodes_free(e);
+		return rc;
+	}
+	*out = e;
+	return SP_OK;
+}
+
+int
+episodes_attach(struct episodes *e, struct poller *p)
+{
+	if (e == NULL)
+		return SP_OK;
+	e->p = e->slots.p = p;
+	e->slots.ready = episodes_on_ready;
+	e->slots.failed = episodes_on_failed;
+	e->slots.empty = episodes_on_empty;
+	e->slots.stuck = episodes_on_stuck;
+	e->slots.swept = episodes_on_swept;
+	e->slots.heard = episodes_on_heard;
+	e->stop_timer = episodes_stop_timer(e);
+	return e->stop_timer != NULL ? SP_OK : SP_E_NOMEM;
+}
+
+void
+episodes_free(struct episodes *e)
+{
+	size_t i;
+
+	if (e == NULL)
+		return;
+	for (i = 0; i < e->eps_n; i++) {
+		slot_free(e->eps[i]->slot);
+		mem_free(e->eps[i]);
+	}
+	mem_free(e->eps);
+	for (i = 0; i < e->envs_n; i++)
+		env_clear(e->envs[i]);
+	mem_free(e->envs);
+	poller_timer_free(e->stop_timer);
+	slot_block_release(&e->block);
+	slot_journal_clear(&e->journal);
+	guarantee_clear(&e->guarantee);
+	cgroup_root_clear(&e->cgroups);
+	mem_free(e);
+}
+
+int
+episodes_guarantees(const struct episodes *e, struct buf *out)
+{
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; e != NULL && i < e->envs_n && rc == SP_OK; i++)
+		if (e->envs[i]->env != NULL)
+			rc = guarantee_table(&e->guarantee, e->envs[i]->env,
+			    out);
+	return rc;
+}
+
+/* ---- another configuration -------------------------------------------------- */
+
+static bool
+env_lives(const struct ep_env *v)
+{
+	size_t i;
+
+	for (i = 0; i < v->e->eps_n; i++) {
+		const struct ep *p = v->e->eps[i];
+
+		if (p->env == v && p->use != EP_NONE && p->use != EP_WARM)
+			return true;
+	}
+	return false;
+}
+
+static const struct conf_environment *
+env_next(const struct ep_env *v, const struct conf *next)
+{
+	const struct conf_environment *n;
+
+	if (v->env == NULL)
+		return NULL;
+	n = conf_env_find(next, view_str(v->name));
+	return n != NULL && conf_env_same(v->env, n) ? n : NULL;
+}
+
+int
+episodes_reload_check(struct episodes *e, const struct conf *next)
+{
+	size_t i;
+	int rc = SP_OK;
+
+	if (e == NULL) {
+		if (next->environments_n == 0)
+			return SP_OK;
+		complain("sallyport: the first environment needs a restart");
+		return SP_E_CONF;
+	}
+	for (i = 0; i < e->envs_n; i++) {
+		struct ep_env *v = e->envs[i];
+
+		if (v->env == NULL || env_next(v, next) != NULL ||
+		    !env_lives(v))
+			continue;
+		complain("sallyport: environment \"%s\" has changed while "
+			 "episodes of it live; end them, or restart",
+		    v->name);
+		rc = SP_E_CONF;
+	}
+	return rc;
+}
+
+/* One that changed is another one from now on. */
+static void
+env_retire(struct ep_env *v)
+{
+	size_t i;
+
+	for (i = 0; i < v->e->eps_n; i++)
+		if (v->e->eps[i]->env == v)
+			slot_end(v->e->eps[i]->slot);
+	v->env = NULL;
+}
+
+void
+episodes_reload(struct episodes *e, const struct conf *next)
+{
+	const struct conf_environment *n;
+	size_t i, j;
+
+	if (e == NULL)
+		return;
+	for (i = 0; i < e->envs_n; i++) {
+		n = env_next(e->envs[i], next);
+		if (n == NULL)
+			env_retire(e->envs[i]);
+		else
+			e->envs[i]->env = n;
+		for (j = 0; j < e->eps_n; j++)
+			if (e->eps[j]->env == e->envs[i])
+				e->eps[j]->slot->env = n;
+	}
+	e->world.conf = next;
+	for (i = 0; i < next->environments_n; i++) {
+		n = next->environments[i];
+		for (j = 0; j < e->envs_n && e->envs[j]->env != n; j++)
+			;
+		/* what it lacks is in the log; its episodes are refused */
+		if (j == e->envs_n && start_env(e, n) != SP_OK)
+			e->envs[e->envs_n - 1]->env = NULL;
+	}
+	episodes_warm(e);
+}

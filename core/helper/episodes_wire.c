@@ -1,0 +1,314 @@
+#include "config.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "helper/episodes_priv.h"
+#include "ipc/wire.h"
+#include "os/fd.h"
+
+/* What the helper says to the reactor of episodes, and what it passes on. */
+
+static void
+ep_send(struct episodes *e, enum message_type type, struct buf *b, int rc,
+    int fd)
+{
+	if (rc == SP_OK && e->send != NULL) {
+		e->send(e->send_arg, type, buf_view(b), fd);
+	} else {
+		fd_close(&fd);
+		if (rc != SP_OK)
+			log_error("a message about an episode is lost: %s",
+			    err_str(rc));
+	}
+	buf_clear(b);
+}
+
+static int
+put_which(struct buf *b, const struct slot *s)
+{
+	int rc = wire_put_u32(b, s->number);
+
+	return rc == SP_OK ? wire_put_u32(b, s->generation) : rc;
+}
+
+void
+episodes_tell_refused(struct episodes *e, uint32_t request, unsigned why,
+    struct view what)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_u32(&b, request);
+
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, (uint8_t)why);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, what);
+	ep_send(e, MESSAGE_EPISODE_REFUSED, &b, rc, -1);
+}
+
+/* The reactor gets a descriptor of its own. */
+static void
+tell_fd(struct ep *p, enum message_type type, int fd, bool indexed,
+    uint32_t index)
+{
+	int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 4) : -1;
+	struct buf b = BUF_INIT(16);
+	int rc;
+
+	if (copy < 0)
+		return;
+	rc = put_which(&b, p->slot);
+	if (rc == SP_OK && indexed)
+		rc = wire_put_u32(&b, index);
+	ep_send(p->e, type, &b, rc, copy);
+}
+
+void
+episodes_tell_made(struct ep *p, uint32_t request)
+{
+	const struct netns *n = &p->slot->net;
+	struct buf b = BUF_INIT(256);
+	size_t i;
+	int rc;
+
+	for (i = 0; i < n->listeners_n; i++)
+		tell_fd(p, MESSAGE_EPISODE_LISTENER, n->listeners[i].fd, true,
+		    n->listeners[i].index);
+	tell_fd(p, MESSAGE_EPISODE_NFLOG, n->nflog_fd, false, 0);
+	rc = put_which(&b, p->slot);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, request);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_str(p->env->name));
+	ep_send(p->e, MESSAGE_EPISODE_MADE, &b, rc, -1);
+}
+
+void
+episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
+    struct view what)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = put_which(&b, p->slot);
+
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, request);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, (uint8_t)end);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, what);
+	ep_send(p->e, MESSAGE_EPISODE_ENDED, &b, rc, -1);
+}
+
+/* ---- from keepers ----------------------------------------------------------- */
+
+static const struct {
+	enum message_type from, to;
+	bool numbered; /* of a call */
+} pass_rows[] = {
+	{ MESSAGE_KEEPER_STDIO, MESSAGE_PROCESS_STDIO, true },
+	{ MESSAGE_KEEPER_STARTED, MESSAGE_PROCESS_STARTED, true },
+	{ MESSAGE_KEEPER_NOT_STARTED, MESSAGE_PROCESS_NOT_STARTED, true },
+	{ MESSAGE_KEEPER_EXITED, MESSAGE_PROCESS_EXITED, true },
+	{ MESSAGE_KEEPER_FILE_DONE, MESSAGE_EPISODE_FILE_DONE, true },
+	{ MESSAGE_KEEPER_FILE_DATA, MESSAGE_EPISODE_FILE_DATA, true },
+	{ MESSAGE_KEEPER_EVENT, MESSAGE_EPISODE_EVENT, false },
+	{ MESSAGE_KEEPER_WATCH, MESSAGE_EPISODE_WATCH, false },
+};
+
+/* FROZEN has an errno that the reactor is told as a yes or no. */
+static void
+pass_frozen(struct ep *p, uint32_t number, struct view rest)
+{
+	struct buf b = BUF_INIT(32);
+	struct wire w;
+	uint8_t on;
+	bool failed;
+	int rc;
+
+	wire_init(&w, rest);
+	on = wire_u8(&w);
+	failed = wire_u32(&w) != 0;
+	rc = put_which(&b, p->slot);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, number);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, failed ? SANDBOX_FROZEN_FAILED : on);
+	ep_send(p->e, MESSAGE_EPISODE_FROZEN, &b, rc, -1);
+}
+
+void
+episodes_on_heard(void *arg, struct slot *s, const struct channel_msg *m,
+    uint32_t number, struct view rest, int fd)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	struct ep *p = s->owner;
+	size_t i;
+	int rc;
+
+	(void)arg;
+	if (m->type == MESSAGE_KEEPER_FROZEN) {
+		pass_frozen(p, number, rest);
+		return;
+	}
+	for (i = 0; i < sizeof(pass_rows) / sizeof(pass_rows[0]); i++)
+		if (pass_rows[i].from == m->type)
+			break;
+	if (i == sizeof(pass_rows) / sizeof(pass_rows[0]) || !s->owned) {
+		fd_close(&fd);
+		return;
+	}
+	rc = put_which(&b, s);
+	if (rc == SP_OK && pass_rows[i].numbered)
+		rc = wire_put_u32(&b, number);
+	if (rc == SP_OK)
+		rc = buf_add_view(&b, rest);
+	ep_send(p->e, pass_rows[i].to, &b, rc, fd);
+}
+
+/* ---- to keepers ------------------------------------------------------------- */
+
+/* Side of the keeper that has the workspace. */
+static uint8_t
+first_side(const struct ep *p)
+{
+	return p->slot->keepers[0].side;
+}
+
+int
+episodes_ask_freeze(struct episodes *e, struct channel_msg *m)
+{
+	uint32_t request, slot, generation;
+	struct wire w;
+	struct ep *p;
+	uint8_t on;
+	int rc;
+
+	wire_init(&w, m->body);
+	request = wire_u32(&w);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	on = wire_u8(&w);
+	if (wire_done(&w) != SP_OK || on > 1)
+		return SP_E_PROTO;
+	p = episodes_find(e, slot, generation);
+	rc = p == NULL || p->use != EP_OWNED
+	    ? SP_E_NOTFOUND
+	    : slot_ask(p->slot, first_side(p), MESSAGE_KEEPER_FREEZE, request,
+		  view_of(&on, 1), -1);
+	if (rc != SP_OK)
+		episodes_tell_refused(e, request,
+		    rc == SP_E_NOTFOUND ? SANDBOX_REFUSED_UNKNOWN
+					: SANDBOX_REFUSED_STATE,
+		    view_str(err_str(rc)));
+	return SP_OK;
+}
+
+int
+episodes_ask_file(struct episodes *e, struct channel_msg *m)
+{
+	bool put = m->type == MESSAGE_EPISODE_FILE_PUT;
+	uint32_t request, slot, generation;
+	int fd = m->fd, rc;
+	struct wire w;
+	struct ep *p;
+
+	/* what comes behind is for the keeper, whose table bounds it, too */
+	wire_init(&w, view_sub(m->body, 0, 12));
+	request = wire_u32(&w);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	m->fd = -1;
+	p = episodes_find(e, slot, generation);
+	if (p != NULL && p->use == EP_OWNED) {
+		rc = slot_ask(p->slot, first_side(p),
+		    put ? MESSAGE_KEEPER_FILE_PUT : MESSAGE_KEEPER_FILE,
+		    request, view_from(m->body, 12), fd);
+	} else {
+		fd_close(&fd);
+		rc = SP_E_NOTFOUND;
+	}
+	if (rc != SP_OK)
+		episodes_tell_refused(e, request,
+		    rc == SP_E_NOTFOUND ? SANDBOX_REFUSED_UNKNOWN
+					: SANDBOX_REFUSED_STATE,
+		    view_str(err_str(rc)));
+	return SP_OK;
+}
+
+static void
+tell_not_started(struct episodes *e, uint32_t slot, uint32_t generation,
+    uint32_t handle, const char *why)
+{
+	struct buf b = BUF_INIT(512);
+	int rc = wire_put_u32(&b, slot);
+
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, generation);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, handle);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, SANDBOX_STAGE_SPEC);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, 0);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_str(why));
+	ep_send(e, MESSAGE_PROCESS_NOT_STARTED, &b, rc, -1);
+}
+
+int
+episodes_ask_run(struct episodes *e, struct channel_msg *m)
+{
+	uint32_t slot, generation, handle;
+	int fd = m->fd, rc;
+	struct wire w;
+	struct ep *p;
+	uint8_t side;
+
+	wire_init(&w, m->body);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	side = wire_u8(&w);
+	handle = wire_u32(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	m->fd = -1;
+	p = episodes_find(e, slot, generation);
+	if (p == NULL || p->use != EP_OWNED) {
+		fd_close(&fd);
+		tell_not_started(e, slot, generation, handle,
+		    "no such episode");
+		return SP_OK;
+	}
+	rc = slot_run(p->slot, side, handle, fd);
+	if (rc == SP_E_EXISTS)
+		return SP_E_PROTO; /* it keeps its own numbers apart */
+	if (rc != SP_OK)
+		tell_not_started(e, slot, generation, handle, err_str(rc));
+	return SP_OK;
+}
+
+int
+episodes_ask_signal(struct episodes *e, struct channel_msg *m)
+{
+	uint32_t slot, generation, handle;
+	struct wire w;
+	struct ep *p;
+	uint8_t signo;
+
+	wire_init(&w, m->body);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	handle = wire_u32(&w);
+	signo = wire_u8(&w);
+	if (wire_done(&w) != SP_OK || signo == 0 || signo >= NSIG)
+		return SP_E_PROTO;
+	p = episodes_find(e, slot, generation);
+	/* it may just have ended: then there is nothing to tell */
+	if (p != NULL && p->use == EP_OWNED)
+		(void)!slot_signal(p->slot, handle, signo);
+	return SP_OK;
+}

@@ -1,0 +1,146 @@
+/* One place for an episode: its keepers, its network, its end. */
+#ifndef SP_HELPER_SLOT_H
+#define SP_HELPER_SLOT_H
+
+#include <sys/types.h>
+
+#include "conf/conf_env.h"
+#include "helper/netns.h"
+#include "ipc/channel.h"
+#include "ipc/sandbox_msg.h"
+#include "os/cgroup.h"
+
+enum {
+	SLOT_KEEPERS = 2, /* agent's and worker's: by side, from 0 */
+	SLOT_CALLS_MAX = 512, /* runs and requests open at once */
+};
+
+enum slot_state {
+	SLOT_FREE,
+	SLOT_BUILDING, /* network and keepers are being made */
+	SLOT_READY, /* built; nobody's, or somebody's: slot.owned */
+	SLOT_ENDING, /* everything is being killed */
+	SLOT_EMPTY, /* nothing lives; what is left is being deleted */
+	SLOT_SWEEPING, /* by name, once more, for what was missed */
+};
+
+struct slot;
+
+/* What every slot is made from; borrowed for the slots' lives. */
+struct slot_world {
+	struct poller *p;
+	const char *program_dir; /* of sallyport-init */
+	const struct cgroup_root *cgroups;
+	int disk_fd; /* directory of slots' upper layers on disk, or -1 */
+	bool privileged; /* else through user namespaces */
+	/* called from the poller; none may free the slot */
+	void (*ready)(void *arg, struct slot *s);
+	/* before READY: s->why says stage and cause; the end follows */
+	void (*failed)(void *arg, struct slot *s);
+	/* nothing lives any more; unasked when s->asked is false */
+	void (*empty)(void *arg, struct slot *s);
+	/* the cgroup did not empty in time; it is tried on */
+	void (*stuck)(void *arg, struct slot *s);
+	/* it is free again */
+	void (*swept)(void *arg, struct slot *s);
+	/*
+	 * Of a run or a request that the owner made: body as the keeper sent
+	 * it, behind its first number, in place of which is the owner's own.
+	 * fd is taken.
+	 */
+	void (*heard)(void *arg, struct slot *s, const struct channel_msg *m,
+	    uint32_t number, struct view rest, int fd);
+	void *arg;
+};
+
+struct slot_keeper {
+	struct slot *slot;
+	uint8_t side; /* enum sandbox_side; 0: this slot has none */
+	pid_t pid; /* -1: none */
+	struct channel *c;
+	struct poller_fd *f;
+	bool building; /* it was told to, or its turn has come */
+	bool ready, empty, gone;
+};
+
+/* A number that the keeper knows, for one of the owner's. */
+struct slot_call {
+	uint32_t number; /* the keeper's */
+	uint32_t owners;
+	uint8_t keeper; /* index */
+	bool run; /* a process, else a request */
+	bool forgotten; /* whoever asked is gone */
+};
+
+struct slot {
+	const struct slot_world *w;
+	uint32_t number, generation;
+	/* borrowed while it is built and READY, no longer */
+	const struct conf_environment *env;
+	char name[65]; /* of the environment */
+	uint64_t teardown_ms;
+	uint32_t env_place; /* of the environment's uids */
+	void *owner; /* the owner's own */
+	int seed_fd, assets_fd; /* borrowed, or -1 */
+	enum slot_state state;
+	bool owned; /* the reactor knows of it: it hears of calls and news */
+	bool asked; /* its end was asked for */
+	bool stuck;
+	bool dirty; /* a sweep failed: it is tried again */
+	struct netns_plan plan;
+	struct netns net;
+	struct netns_job *net_job;
+	bool net_made;
+	struct slot_keeper keepers[SLOT_KEEPERS];
+	struct slot_call calls[SLOT_CALLS_MAX];
+	size_t calls_n;
+	uint32_t calls_last;
+	struct poller_timer *timer; /* of building, of ending */
+	struct sweep_job *sweep;
+	unsigned sweeps; /* tried for this end */
+	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
+	struct buf why;
+	uint64_t began_ms;
+};
+
+/*
+ * Context: helper's loop; none of these blocks.
+ * Owner:   the caller; slot_free() only when it is FREE, or at the very end
+ *          (then keepers are killed, and what they left is for the next
+ *          start).
+ * Returns: NULL without memory.
+ */
+struct slot *slot_new(const struct slot_world *w, uint32_t number) must_check;
+void slot_free(struct slot *s);
+/*
+ * Begins to build it for that environment: READY or failed() follows.
+ * Parameters: seed_fd, assets_fd, borrowed until it is FREE.
+ * Returns: 0; SP_E_STATE it is not FREE; SP_E_*: it is FREE again.
+ */
+int slot_build(struct slot *s, const struct conf_environment *env,
+    uint32_t env_place, int seed_fd, int assets_fd, bool via_veth) must_check;
+/* Ends it: empty() and later swept() follow.  Twice is fine. */
+void slot_end(struct slot *s);
+/* The keeper or sweep with that process id ended: true when it was one. */
+bool slot_reaped(struct slot *s, pid_t pid, int status);
+/* Before the loop sleeps: whatever was queued waits for room. */
+void slot_after(struct slot *s);
+
+/*
+ * Starts a process: heard() tells what becomes of it.
+ * Parameters: run_fd, a sealed memfd of sandbox_msg_run, taken; number, the
+ *          owner's, unique among its open ones.
+ * Returns: 0; SP_E_NOTFOUND no such side; SP_E_EXISTS the number is in use;
+ *          SP_E_LIMIT; SP_E_STATE; SP_E_*.
+ */
+int slot_run(struct slot *s, uint8_t side, uint32_t number,
+    int run_fd) must_check;
+/* 0; SP_E_NOTFOUND no such process. */
+int slot_signal(struct slot *s, uint32_t number, uint8_t signo) must_check;
+/* A request: body is the keeper's without its number; fd -1 or taken. */
+int slot_ask(struct slot *s, uint8_t side, enum message_type type,
+    uint32_t number, struct view body, int fd) must_check;
+/* The owner is gone: what is open is answered to nobody. */
+void slot_forget_calls(struct slot *s);
+
+#endif

@@ -1,0 +1,578 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "helper/sandbox_plan.h"
+#include "helper/slot_priv.h"
+#include "ipc/wire.h"
+#include "os/fd.h"
+#include "os/spawn.h"
+
+enum {
+	KEEPER_QUEUE_MAX = 1024 * 1024,
+	KEEPER_FILES = 4096,
+	KEEPER_MESSAGES_PER_TURN = 32,
+	KEEPER_INTERNAL = UINT32_MAX, /* owner's number of our own request */
+};
+
+static const char keeper_program[] = "sallyport-init";
+
+/* ---- calls ------------------------------------------------------------------ */
+
+static struct slot_call *
+call_find(struct slot *s, uint32_t number)
+{
+	size_t i;
+
+	for (i = 0; i < s->calls_n; i++)
+		if (s->calls[i].number == number)
+			return &s->calls[i];
+	return NULL;
+}
+
+static struct slot_call *
+call_of_owner(struct slot *s, uint32_t owners, bool run)
+{
+	size_t i;
+
+	for (i = 0; i < s->calls_n; i++)
+		if (s->calls[i].owners == owners && s->calls[i].run == run &&
+		    !s->calls[i].forgotten)
+			return &s->calls[i];
+	return NULL;
+}
+
+static void
+call_remove(struct slot *s, struct slot_call *c)
+{
+	if (c != NULL)
+		*c = s->calls[--s->calls_n];
+}
+
+static int
+call_add(struct slot *s, size_t keeper, uint32_t owners, bool run,
+    uint32_t *number)
+{
+	struct slot_call *c;
+
+	if (call_of_owner(s, owners, run) != NULL)
+		return SP_E_EXISTS;
+	if (s->calls_n == SLOT_CALLS_MAX)
+		return SP_E_LIMIT;
+	/* 0 is "every process" in KEEPER_SIGNAL */
+	do
+		s->calls_last++;
+	while (s->calls_last == 0 || call_find(s, s->calls_last) != NULL);
+	c = &s->calls[s->calls_n++];
+	c->number = *number = s->calls_last;
+	c->owners = owners;
+	c->keeper = (uint8_t)keeper;
+	c->run = run;
+	c->forgotten = false;
+	return SP_OK;
+}
+
+void
+slot_forget_calls(struct slot *s)
+{
+	size_t i;
+
+	/* the numbers stay the keeper's until it has answered */
+	for (i = 0; i < s->calls_n; i++)
+		s->calls[i].forgotten = true;
+}
+
+/* ---- starting --------------------------------------------------------------- */
+
+static int
+keeper_spawn(struct slot_keeper *k, int channel_fd)
+{
+	char path[PATH_MAX];
+	struct spawn sp;
+	int n;
+
+	n = snprintf(path, sizeof(path), "%s/%s", k->slot->w->program_dir,
+	    keeper_program);
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return SP_E_LIMIT;
+	memset(&sp, 0, sizeof(sp));
+	sp.path = path;
+	sp.name = keeper_program;
+	sp.files = KEEPER_FILES;
+	sp.channel_fd = channel_fd;
+	return spawn_role(&sp, &k->pid);
+}
+
+static void
+keeper_send(struct slot_keeper *k, enum message_type type, struct view body,
+    int fd)
+{
+	int rc;
+
+	if (k->c == NULL) {
+		fd_close(&fd);
+		return;
+	}
+	rc = channel_send(k->c, type, body, fd);
+	/* GONE: its end comes as a child's */
+	if (rc != SP_OK && rc != SP_E_GONE) {
+		log_error("keeper of slot %" PRIu32
+			  " takes no messages (%s) and is ended",
+		    k->slot->number, err_str(rc));
+		slot_keeper_kill(k);
+	}
+}
+
+static int
+keeper_give(struct slot_keeper *k, enum sandbox_fd what, uint32_t index, int fd)
+{
+	struct buf b = BUF_INIT(16);
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 4), rc;
+
+	if (copy < 0)
+		return err_from_errno(errno);
+	rc = wire_put_u8(&b, (uint8_t)what);
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, index);
+	if (rc == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_GIVE, buf_view(&b), copy);
+	else
+		fd_close(&copy);
+	buf_clear(&b);
+	return rc;
+}
+
+static int
+keeper_hand_over(struct slot_keeper *k)
+{
+	struct slot *s = k->slot;
+	struct sandbox_plan plan = {
+		.slot = s->number,
+		.generation = s->generation,
+		.env_place = s->env_place,
+		.side = k->side,
+		.privileged = s->w->privileged,
+		.first = k == &s->keepers[0],
+	};
+	const struct cgroup_root *r = s->w->cgroups;
+	uint32_t i;
+	int fd, rc;
+
+	rc = sandbox_plan_seal(&plan, s->env, &fd);
+	if (rc != SP_OK)
+		return rc;
+	keeper_send(k, MESSAGE_KEEPER_SPEC, VIEW_NONE, fd);
+	for (i = 0; i < CGROUP_HIERARCHIES && rc == SP_OK; i++)
+		if (r->fd[i] >= 0)
+			rc = keeper_give(k, SANDBOX_FD_CGROUP,
+			    i | (r->v1[i] ? SANDBOX_FD_CGROUP_V1 : 0),
+			    r->fd[i]);
+	if (rc == SP_OK && plan.first && s->seed_fd >= 0)
+		rc = keeper_give(k, SANDBOX_FD_SEED, 0, s->seed_fd);
+	return rc;
+}
+
+static void keeper_on_channel(void *arg, unsigned ready);
+
+int
+slot_keeper_start(struct slot_keeper *k)
+{
+	int pair[2] = { -1, -1 }, rc;
+
+	k->ready = k->empty = k->gone = k->building = false;
+	rc = fd_seqpacket_pair(pair);
+	if (rc != SP_OK)
+		return rc;
+	k->c = channel_new(pair[0], MESSAGE_HELPER, MESSAGE_KEEPER,
+	    KEEPER_QUEUE_MAX);
+	if (k->c == NULL) {
+		fd_close(&pair[1]);
+		return SP_E_NOMEM;
+	}
+	rc = keeper_spawn(k, pair[1]);
+	fd_close(&pair[1]);
+	if (rc != SP_OK) {
+		k->pid = -1;
+		slot_keeper_clear(k);
+		return rc;
+	}
+	k->f = poller_add(k->slot->w->p, channel_fd(k->c), POLLER_READ,
+	    keeper_on_channel, k);
+	if (k->f == NULL)
+		return SP_E_NOMEM;
+	return keeper_hand_over(k);
+}
+
+int
+slot_keeper_build(struct slot_keeper *k, int net_fd, int workspace_fd)
+{
+	int rc = SP_OK;
+
+	if (net_fd >= 0)
+		rc = keeper_give(k, SANDBOX_FD_NETNS, 0, net_fd);
+	if (rc == SP_OK && workspace_fd >= 0)
+		rc = keeper_give(k, SANDBOX_FD_WORKSPACE, 0, workspace_fd);
+	if (rc == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_BUILD, VIEW_NONE, -1);
+	return rc;
+}
+
+int
+slot_keeper_share(struct slot_keeper *k)
+{
+	return slot_ask(k->slot, k->side, MESSAGE_KEEPER_SHARE, KEEPER_INTERNAL,
+	    VIEW_NONE, -1);
+}
+
+void
+slot_keeper_end(struct slot_keeper *k)
+{
+	keeper_send(k, MESSAGE_KEEPER_END, VIEW_NONE, -1);
+}
+
+void
+slot_keeper_kill(struct slot_keeper *k)
+{
+	/* not reaped yet, so the number is still this very process's */
+	if (k->pid > 0)
+		(void)kill(k->pid, SIGKILL);
+}
+
+void
+slot_keeper_clear(struct slot_keeper *k)
+{
+	poller_remove(k->f);
+	k->f = NULL;
+	channel_free(k->c);
+	k->c = NULL;
+}
+
+/* ---- what it says ----------------------------------------------------------- */
+
+static int
+keeper_on_ready(struct slot_keeper *k, struct channel_msg *m)
+{
+	(void)m;
+	if (!k->building)
+		return SP_E_PROTO;
+	k->ready = true;
+	channel_set_state(k->c, MESSAGE_RUN);
+	slot_advance(k->slot);
+	return SP_OK;
+}
+
+static int
+keeper_on_failed(struct slot_keeper *k, struct channel_msg *m)
+{
+	unsigned stage, number;
+	struct view what;
+	struct wire w;
+
+	wire_init(&w, m->body);
+	stage = wire_u8(&w);
+	number = wire_u32(&w);
+	what = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	slot_lost(k->slot, SANDBOX_END_LOST, "stage %s: %.*s%s%s",
+	    sandbox_msg_stage(stage), VIEW_ARG(what), number != 0 ? ": " : "",
+	    number != 0 ? strerror((int)number) : "");
+	return SP_OK;
+}
+
+static int
+keeper_on_empty(struct slot_keeper *k, struct channel_msg *m)
+{
+	(void)m;
+	if (k->empty)
+		return SP_E_PROTO;
+	/* unasked: its pid 1 died, and with it everything */
+	slot_lost(k->slot, SANDBOX_END_LOST, "its sandbox died");
+	k->empty = true;
+	slot_advance(k->slot);
+	return SP_OK;
+}
+
+static int
+keeper_on_stuck(struct slot_keeper *k, struct channel_msg *m)
+{
+	struct slot *s = k->slot;
+	struct view what;
+	struct wire w;
+	uint32_t left;
+
+	wire_init(&w, m->body);
+	left = wire_u32(&w);
+	what = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	log_error("episode slot=%" PRIu32 ": %" PRIu32
+		  " processes do not die: %.*s",
+	    s->number, left, VIEW_ARG(what));
+	if (s->state == SLOT_ENDING && !s->stuck) {
+		s->stuck = true;
+		s->w->stuck(s->w->arg, s);
+	}
+	return SP_OK;
+}
+
+static int
+keeper_on_gone(struct slot_keeper *k, struct channel_msg *m)
+{
+	(void)m;
+	/* after FAILED nothing was there to be emptied */
+	k->gone = k->empty = true;
+	slot_lost(k->slot, SANDBOX_END_LOST, "its keeper is done");
+	slot_advance(k->slot);
+	return SP_OK;
+}
+
+static int
+keeper_on_shared(struct slot_keeper *k, struct channel_msg *m)
+{
+	struct slot *s = k->slot;
+	struct slot_keeper *other = &s->keepers[1];
+	struct slot_call *c;
+	struct wire w;
+	int rc;
+
+	wire_init(&w, m->body);
+	c = call_find(s, wire_u32(&w));
+	if (wire_done(&w) != SP_OK || c == NULL || c->run ||
+	    c->owners != KEEPER_INTERNAL || &s->keepers[c->keeper] != k)
+		return SP_E_PROTO;
+	call_remove(s, c);
+	if (s->state != SLOT_BUILDING || other->side == 0)
+		return SP_OK;
+	rc = slot_keeper_build(other, -1, m->fd);
+	if (rc != SP_OK)
+		slot_lost(s, SANDBOX_END_LOST,
+		    "the workspace cannot be shared: %s", err_str(rc));
+	return SP_OK;
+}
+
+/* The answer to a call, or a part of it. */
+static int
+keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
+{
+	bool run = m->type != MESSAGE_KEEPER_FROZEN &&
+	    m->type != MESSAGE_KEEPER_FILE_DONE &&
+	    m->type != MESSAGE_KEEPER_FILE_DATA;
+	bool last = m->type == MESSAGE_KEEPER_NOT_STARTED ||
+	    m->type == MESSAGE_KEEPER_EXITED ||
+	    m->type == MESSAGE_KEEPER_FROZEN ||
+	    m->type == MESSAGE_KEEPER_FILE_DONE;
+	struct slot *s = k->slot;
+	struct slot_call *c;
+	uint32_t owners;
+	struct wire w;
+	bool heard;
+	int fd = m->fd;
+
+	wire_init(&w, m->body);
+	c = call_find(s, wire_u32(&w));
+	if (c == NULL || c->run != run || &s->keepers[c->keeper] != k)
+		return SP_E_PROTO;
+	owners = c->owners;
+	heard = !c->forgotten && s->owned;
+	if (last)
+		call_remove(s, c);
+	m->fd = -1;
+	if (heard)
+		s->w->heard(s->w->arg, s, m, owners, view_from(m->body, 4), fd);
+	else
+		fd_close(&fd);
+	return SP_OK;
+}
+
+/* Nobody's answer: an event, or the watch of the workspace. */
+static int
+keeper_on_news(struct slot_keeper *k, struct channel_msg *m)
+{
+	struct slot *s = k->slot;
+	int fd = m->fd;
+
+	m->fd = -1;
+	s->w->heard(s->w->arg, s, m, 0, m->body, fd);
+	return SP_OK;
+}
+
+static const struct {
+	enum message_type type;
+	int (*handle)(struct slot_keeper *k, struct channel_msg *m);
+} keeper_rows[] = {
+	{ MESSAGE_KEEPER_READY, keeper_on_ready },
+	{ MESSAGE_KEEPER_FAILED, keeper_on_failed },
+	{ MESSAGE_KEEPER_EMPTY, keeper_on_empty },
+	{ MESSAGE_KEEPER_STUCK, keeper_on_stuck },
+	{ MESSAGE_KEEPER_GONE, keeper_on_gone },
+	{ MESSAGE_KEEPER_SHARED, keeper_on_shared },
+	{ MESSAGE_KEEPER_STDIO, keeper_on_answer },
+	{ MESSAGE_KEEPER_STARTED, keeper_on_answer },
+	{ MESSAGE_KEEPER_NOT_STARTED, keeper_on_answer },
+	{ MESSAGE_KEEPER_EXITED, keeper_on_answer },
+	{ MESSAGE_KEEPER_FROZEN, keeper_on_answer },
+	{ MESSAGE_KEEPER_FILE_DONE, keeper_on_answer },
+	{ MESSAGE_KEEPER_FILE_DATA, keeper_on_answer },
+	{ MESSAGE_KEEPER_EVENT, keeper_on_news },
+	{ MESSAGE_KEEPER_WATCH, keeper_on_news },
+};
+
+static int
+keeper_handle(struct slot_keeper *k, struct channel_msg *m)
+{
+	size_t i;
+	int rc = SP_E_PROTO;
+
+	for (i = 0; i < sizeof(keeper_rows) / sizeof(keeper_rows[0]); i++)
+		if (keeper_rows[i].type == m->type)
+			rc = keeper_rows[i].handle(k, m);
+	fd_close(&m->fd);
+	return rc;
+}
+
+static void
+keeper_read(struct slot_keeper *k)
+{
+	struct channel_msg m;
+	int i, rc = SP_OK;
+
+	for (i = 0; i < KEEPER_MESSAGES_PER_TURN && rc == SP_OK; i++) {
+		if (k->c == NULL)
+			return;
+		rc = channel_recv(k->c, &m);
+		if (rc == SP_OK)
+			rc = keeper_handle(k, &m);
+	}
+	if (rc == SP_OK || rc == SP_E_AGAIN)
+		return;
+	if (rc == SP_E_PROTO)
+		log_error("keeper of slot %" PRIu32 " broke the protocol and "
+			  "is ended as compromised",
+		    k->slot->number);
+	/* its end is seen by its process */
+	slot_keeper_kill(k);
+	slot_keeper_clear(k);
+}
+
+static void
+keeper_on_channel(void *arg, unsigned ready)
+{
+	struct slot_keeper *k = arg;
+
+	if ((ready & POLLER_WRITE) && channel_flush(k->c) == SP_E_GONE &&
+	    !(ready & POLLER_READ))
+		ready |= POLLER_READ;
+	if (ready & (POLLER_READ | POLLER_HUP))
+		keeper_read(k);
+	if (slot_keeper_dead(k))
+		slot_advance(k->slot);
+}
+
+void
+slot_keeper_reaped(struct slot_keeper *k)
+{
+	int i;
+
+	/* all that it said before it ended: bounded by what a socket holds */
+	for (i = 0; i < 1000 && k->c != NULL; i++)
+		keeper_read(k);
+	slot_keeper_clear(k);
+}
+
+void
+slot_after(struct slot *s)
+{
+	unsigned want;
+	size_t i;
+
+	for (i = 0; i < SLOT_KEEPERS; i++) {
+		struct slot_keeper *k = &s->keepers[i];
+
+		if (k->f == NULL)
+			continue;
+		want = POLLER_READ;
+		if (channel_queued(k->c) > 0)
+			want |= POLLER_WRITE;
+		if (poller_want(k->f, want) != SP_OK)
+			slot_keeper_kill(k);
+	}
+}
+
+/* ---- what is asked of it ---------------------------------------------------- */
+
+static int
+slot_side(const struct slot *s, uint8_t side, size_t *out)
+{
+	size_t i;
+
+	for (i = 0; i < SLOT_KEEPERS; i++)
+		if (side != 0 && s->keepers[i].side == side) {
+			*out = i;
+			return SP_OK;
+		}
+	return SP_E_NOTFOUND;
+}
+
+int
+slot_ask(struct slot *s, uint8_t side, enum message_type type, uint32_t number,
+    struct view body, int fd)
+{
+	bool run = type == MESSAGE_KEEPER_RUN;
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	uint32_t keepers;
+	size_t i = 0;
+	int rc;
+
+	rc = slot_side(s, side, &i);
+	if (rc == SP_OK && !s->keepers[i].ready)
+		rc = SP_E_STATE;
+	if (rc == SP_OK)
+		rc = call_add(s, i, number, run, &keepers);
+	if (rc == SP_OK) {
+		rc = wire_put_u32(&b, keepers);
+		if (rc == SP_OK)
+			rc = buf_add_view(&b, body);
+		if (rc != SP_OK)
+			call_remove(s, call_find(s, keepers));
+	}
+	if (rc == SP_OK)
+		keeper_send(&s->keepers[i], type, buf_view(&b), fd);
+	else
+		fd_close(&fd);
+	buf_clear(&b);
+	return rc;
+}
+
+int
+slot_run(struct slot *s, uint8_t side, uint32_t number, int run_fd)
+{
+	return slot_ask(s, side, MESSAGE_KEEPER_RUN, number, VIEW_NONE, run_fd);
+}
+
+int
+slot_signal(struct slot *s, uint32_t number, uint8_t signo)
+{
+	const struct slot_call *c = call_of_owner(s, number, true);
+	struct buf b = BUF_INIT(16);
+	int rc;
+
+	if (c == NULL)
+		return SP_E_NOTFOUND;
+	rc = wire_put_u32(&b, c->number);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, signo);
+	if (rc == SP_OK)
+		keeper_send(&s->keepers[c->keeper], MESSAGE_KEEPER_SIGNAL,
+		    buf_view(&b), -1);
+	buf_clear(&b);
+	return rc;
+}

@@ -1,0 +1,36 @@
+/* What slot.c and slot_keeper.c share; nobody else includes it. */
+#ifndef SP_HELPER_SLOT_PRIV_H
+#define SP_HELPER_SLOT_PRIV_H
+
+#include "helper/slot.h"
+
+/* ---- slot.c ---------------------------------------------------------------- */
+
+/* It cannot be built, or did not stay: its end begins, for that reason. */
+void slot_lost(struct slot *s, uint8_t end, const char *fmt, ...)
+    printf_like(3, 4);
+/* A keeper has become ready, empty, gone, or is dead. */
+void slot_advance(struct slot *s);
+
+/* ---- slot_keeper.c ---------------------------------------------------------- */
+
+/* Starts it and hands it its spec: 0; SP_E_*. */
+int slot_keeper_start(struct slot_keeper *k) must_check;
+/* What else it needs, and BUILD; net_fd and workspace_fd, borrowed or -1. */
+int slot_keeper_build(struct slot_keeper *k, int net_fd,
+    int workspace_fd) must_check;
+/* Asks for the workspace's mount: its SHARED builds the other one. */
+int slot_keeper_share(struct slot_keeper *k) must_check;
+void slot_keeper_end(struct slot_keeper *k);
+/* Kills the process, if it lives; the channel stays until it is reaped. */
+void slot_keeper_kill(struct slot_keeper *k);
+/* Its process has ended: what it said last is heard first. */
+void slot_keeper_reaped(struct slot_keeper *k);
+void slot_keeper_clear(struct slot_keeper *k);
+static inline bool
+slot_keeper_dead(const struct slot_keeper *k)
+{
+	return k->side == 0 || (k->pid < 0 && k->c == NULL);
+}
+
+#endif
