@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#define REST_BYTES ((size_t)16 << 20) /* less than that may stay */
+
 enum {
 	HIGH_PERCENT = 75,
 	HARD_PERCENT = 90,
@@ -13,6 +15,8 @@ enum {
 	/* paused so long, and nothing has become less: the next one goes */
 	STUCK_TICKS = 50,
 	SAY_MS = 1000,
+	/* what a rush leaves to the allocator goes back when it is over */
+	REST_MS = 5000,
 };
 
 struct pressure {
@@ -20,6 +24,8 @@ struct pressure {
 	struct pressure_owner owner;
 	struct loop_task *task;
 	struct loop_timer *timer;
+	struct loop_timer *rest;
+	size_t peak; /* since memory was given back last */
 	uint64_t max, high, hard, ease;
 	unsigned ticks; /* since it got tight, or something was ended */
 	uint64_t said_tight, said_relax, said_shed; /* in ms; 0 never */
@@ -119,6 +125,20 @@ on_timer(void *arg)
 	look(p);
 }
 
+static void
+on_rest(void *arg)
+{
+	struct pressure *p = arg;
+	size_t live = mem_live();
+
+	if (live <= p->peak / 2) {
+		mem_trim();
+		p->peak = live;
+	}
+	if (p->peak >= REST_BYTES)
+		loop_timer_set(p->rest, REST_MS);
+}
+
 struct pressure *
 pressure_new(struct loop *l, const struct pressure_owner *owner)
 {
@@ -130,8 +150,9 @@ pressure_new(struct loop *l, const struct pressure_owner *owner)
 	p->owner = *owner;
 	p->task = loop_task_new(l, on_task, p);
 	p->timer = loop_timer_new(l, on_timer, p);
+	p->rest = loop_timer_new(l, on_rest, p);
 	pressure_set(p, UINT64_MAX);
-	if (p->task != NULL && p->timer != NULL)
+	if (p->task != NULL && p->timer != NULL && p->rest != NULL)
 		return p;
 	pressure_free(p);
 	return NULL;
@@ -144,6 +165,7 @@ pressure_free(struct pressure *p)
 		return;
 	loop_task_free(p->task);
 	loop_timer_free(p->timer);
+	loop_timer_free(p->rest);
 	mem_free(p);
 }
 
@@ -161,6 +183,11 @@ pressure_level(struct pressure *p)
 {
 	size_t live = mem_live();
 
+	if (live > p->peak) {
+		if (p->peak < REST_BYTES && live >= REST_BYTES)
+			loop_timer_set(p->rest, REST_MS);
+		p->peak = live;
+	}
 	if (live < p->high && !p->tight)
 		return PRESSURE_NONE;
 	if (live >= p->hard && (!p->tight || live >= p->max))

@@ -378,11 +378,22 @@ h2_conn_turn(struct h2_conn *c)
 	conn_update(c);
 }
 
+/* No client that behaves has more than its window under way. */
+static void
+conn_lingers(struct h2_conn *c, size_t n)
+{
+	c->lingered += n;
+	if (c->lingered > H2_CONN_WINDOW)
+		h2_conn_gone(c, EXCHANGE_GONE_RESET);
+}
+
 static void
 conn_input(struct h2_conn *c, struct view v)
 {
 	ssize_t n;
 
+	if (c->session == NULL)
+		conn_lingers(c, v.n);
 	if (c->condemned || c->session == NULL)
 		return;
 	n = nghttp2_session_mem_recv(c->session, (const uint8_t *)v.p, v.n);

@@ -100,6 +100,7 @@ struct h2_conn {
 	size_t streams_n;
 	size_t queued; /* bytes of all streams' out */
 	uint64_t requests;
+	uint64_t lingered; /* bytes that came after our side was shut */
 	int64_t untold; /* bytes read that nghttp2 named no frame for */
 	struct h2_bucket idle, resets;
 	uint64_t number;
