@@ -92,33 +92,46 @@ open_workspace(struct seed *s)
 
 /* ---- the fingerprint ---------------------------------------------------- */
 
-/* FNV-1a, twice: not against an adversary, who cannot set a ctime anyway. */
+/* In the manner of FNV-1a, twice: not against an adversary, who cannot set a ctime anyway. */
 struct print {
 	const struct seed *s;
 	uint64_t a, b;
 };
 
 static void
-mix(struct print *p, const void *data, size_t n)
+mix(struct print *p, uint64_t v)
 {
-	const unsigned char *at = data;
+	p->a = (p->a ^ v) * 0x100000001b3ULL;
+	p->b = (p->b ^ (v * 0x9e3779b97f4a7c15ULL)) * 0x100000001b3ULL;
+	/* what is high goes low again */
+	p->a ^= p->a >> 32;
+	p->b ^= p->b >> 29;
+}
+
+static void
+mix_path(struct print *p, struct view path)
+{
 	size_t i;
 
-	for (i = 0; i < n; i++) {
-		p->a = (p->a ^ at[i]) * 0x100000001b3ULL;
-		p->b = (p->b ^ at[n - 1 - i]) * 0x100000001b3ULL;
-	}
+	mix(p, path.n);
+	for (i = 0; i < path.n; i++)
+		mix(p, (unsigned char)path.p[i]);
 }
 
 static void
 mix_stat(struct print *p, const struct stat *st)
 {
-	const uint64_t f[] = { st->st_dev, st->st_ino, st->st_mode,
-		st->st_nlink, st->st_uid, st->st_gid, (uint64_t)st->st_size,
-		(uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
-		(uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec };
-
-	mix(p, f, sizeof(f));
+	mix(p, st->st_dev);
+	mix(p, st->st_ino);
+	mix(p, st->st_mode);
+	mix(p, st->st_nlink);
+	mix(p, st->st_uid);
+	mix(p, st->st_gid);
+	mix(p, (uint64_t)st->st_size);
+	mix(p, (uint64_t)st->st_mtim.tv_sec);
+	mix(p, (uint64_t)st->st_mtim.tv_nsec);
+	mix(p, (uint64_t)st->st_ctim.tv_sec);
+	mix(p, (uint64_t)st->st_ctim.tv_nsec);
 }
 
 static int
@@ -144,7 +157,7 @@ print_entry(void *arg, const struct tree_entry *e)
 	    !S_ISLNK(e->st.st_mode))
 		return refuse(p, e, SP_E_UNSUPPORTED,
 		    "is a socket, a device or a FIFO: remove it");
-	mix(p, e->path.p, e->path.n);
+	mix_path(p, e->path);
 	mix_stat(p, &e->st);
 	return SP_OK;
 }

@@ -196,7 +196,7 @@ int
 ws_place_parent(struct ws_place *p, const struct ws *make, int *out,
     char name[NAME_MAX + 1], struct ws_answer *a)
 {
-	struct view rest = view_str(p->rest), piece;
+	struct view rest = view_of(p->rest, strlen(p->rest)), piece;
 	int dir, rc = SP_OK, n = 0;
 
 	if (strcmp(p->rest, ".") == 0)
@@ -206,7 +206,7 @@ ws_place_parent(struct ws_place *p, const struct ws *make, int *out,
 	dir = openat(p->mount->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return ws_place_fail(a, err_from_errno(errno), "open");
-	while (rc == SP_OK && view_split(&rest, '/', &piece)) {
+	while (rc == SP_OK && view_split(&rest, '/', &piece) && piece.n > 0) {
 		memcpy(name, piece.p, piece.n);
 		name[piece.n] = 0;
 		if (rest.p == NULL || rest.n == 0)

@@ -166,7 +166,7 @@ ws_mkdir(const struct ws *w, const char *path, mode_t mode, struct ws_answer *a)
 	} else if (errno != EEXIST) {
 		rc = err_from_errno(errno);
 	} else {
-		rc = ws_place_open(&p, O_PATH | O_DIRECTORY, &fd, a);
+		(void)!ws_place_open(&p, O_PATH | O_DIRECTORY, &fd, a);
 		fd_close(&fd);
 		fd_close(&dir);
 		return;

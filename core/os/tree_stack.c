@@ -105,10 +105,9 @@ tree_stack_pop(struct tree_stack *s)
 		if (*to < 0)
 			*to = openat(*from, "..",
 			    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOCTTY);
-		if (*to < 0 || fstat(*to, &st) != 0)
-			rc = SP_E_STATE;
 		/* somebody moved it: never work in a place not checked */
-		else if (st.st_dev != l->dev || st.st_ino != l->ino)
+		if (*to < 0 || fstat(*to, &st) != 0 || st.st_dev != l->dev ||
+		    st.st_ino != l->ino)
 			rc = SP_E_STATE;
 		if (rc != SP_OK)
 			fd_close(to);
@@ -220,13 +219,13 @@ index_names(struct tree_names *names, const struct buf *text)
 {
 	size_t i, at = 0;
 
-	if (names->n == 0)
+	if (names->n == 0 || buf_len(text) == 0)
 		return SP_OK;
 	names->text = mem_alloc(buf_len(text));
 	names->at = mem_calloc(names->n, sizeof(names->at[0]));
 	if (names->text == NULL || names->at == NULL)
 		return SP_E_NOMEM;
-	memcpy(names->text, buf_view(text).p, buf_len(text));
+	memcpy(names->text, text->mem + text->off, buf_len(text));
 	for (i = 0; i < names->n; i++) {
 		names->at[i] = at;
 		at += strlen(names->text + at) + 1;
