@@ -21,11 +21,13 @@ ctl_socket_set(const char *path)
 static bool
 is_there(struct buf *url)
 {
+	const char *path;
 	bool there;
 
 	if (buf_add_char(url, '\0') != SP_OK)
 		return false;
-	there = access(buf_view(url).p + 5, F_OK) == 0;
+	path = buf_view(url).p;
+	there = path != NULL && access(path + 5, F_OK) == 0;
 	buf_truncate(url, buf_len(url) - 1);
 	return there;
 }

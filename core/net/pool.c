@@ -109,27 +109,36 @@ attempt_over(struct pool_lease *l, int err, const char *stage,
 	enqueue(l, LEASE_DONE);
 }
 
+/* For each of them. */
+static void
+attempts_over(struct lease_list *with, int err, const char *stage,
+    const char *cause)
+{
+	struct pool_lease *w;
+
+	while ((w = TAILQ_FIRST(with)) != NULL) {
+		TAILQ_REMOVE(with, w, link);
+		attempt_over(w, err, stage, cause);
+	}
+}
+
 /* Nor did it for those that waited for this connection. */
 static void
 attempt_failed(struct pool_lease *l, int err, const char *stage,
     const char *cause)
 {
 	struct server *s = l->server;
+	bool leads = s->leader == l;
 	struct lease_list with;
-	struct pool_lease *w;
 
 	l->pool->stats.connect_errors += !l->check;
 	TAILQ_INIT(&with);
-	if (s->leader == l) {
-		if (err != SP_E_NOMEM)
-			TAILQ_CONCAT(&with, &s->waiting, link);
+	if (leads && err != SP_E_NOMEM)
+		TAILQ_CONCAT(&with, &s->waiting, link);
+	if (leads)
 		share_wake(s);
-	}
 	attempt_over(l, err, stage, cause);
-	while ((w = TAILQ_FIRST(&with)) != NULL) {
-		TAILQ_REMOVE(&with, w, link);
-		attempt_over(w, err, stage, cause);
-	}
+	attempts_over(&with, err, stage, cause);
 }
 
 /* One with room is there, or on its way. */

@@ -76,7 +76,8 @@ sock_give(const char *path, gid_t group)
 		rc = err_from_errno(errno);
 	else if (!S_ISSOCK(st.st_mode) || st.st_uid != geteuid())
 		rc = SP_E_EXISTS;
-	else if (fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) != 0)
+	if (rc == SP_OK &&
+	    fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) != 0)
 		rc = err_from_errno(errno);
 	fd_close(&fd);
 	return rc;
