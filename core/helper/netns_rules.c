@@ -126,7 +126,9 @@ netns_rules_drop(struct nl_sock *n, const char *table)
 	struct nft_batch b;
 	int rc;
 
-	for (;;) {
+	n->error = 0;
+	rc = nft_batch_find(n, table);
+	while (rc == SP_OK) {
 		n->error = 0;
 		nft_batch_open(&b, table);
 		nft_batch_drop(&b);
@@ -135,9 +137,10 @@ netns_rules_drop(struct nl_sock *n, const char *table)
 		if (rc != SP_E_DENIED || clock_ms() >= until)
 			break;
 		(void)nanosleep(&nap, NULL);
+		rc = SP_OK;
 	}
 	/* no nf_tables in this kernel: no table */
-	if (rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED)
+	if (rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED || n->error == EINVAL)
 		return SP_OK;
 	return rc;
 }

@@ -156,7 +156,8 @@ nft_allow_collect(struct nft_allow *a, const struct conf_environment *env,
 		if (rc != SP_OK)
 			return rc;
 	}
-	qsort(a->box, a->n, sizeof(*a->box), nft_allow_order);
+	if (a->n > 1)
+		qsort(a->box, a->n, sizeof(*a->box), nft_allow_order);
 	return SP_OK;
 }
 

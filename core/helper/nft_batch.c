@@ -386,6 +386,25 @@ nft_batch_send(struct nft_batch *b, struct nl_sock *n)
 }
 
 int
+nft_batch_find(struct nl_sock *n, const char *table)
+{
+	_Alignas(struct nlmsghdr) char mem[NL_SOCK_ASK_MAX];
+	struct nftnl_table *t = nftnl_table_alloc();
+	struct nlmsghdr *h;
+	int rc = SP_E_NOMEM;
+
+	if (t != NULL && nftnl_table_set_str(t, NFTNL_TABLE_NAME, table) == 0) {
+		h = nftnl_nlmsg_build_hdr(mem, NFT_MSG_GETTABLE, NFPROTO_INET,
+		    NLM_F_ACK, 0);
+		nftnl_table_nlmsg_build_payload(h, t);
+		rc = nl_sock_ask(n, h);
+	}
+	if (t != NULL)
+		nftnl_table_free(t);
+	return rc;
+}
+
+int
 nft_batch_bytes(struct nft_batch *b, struct buf *out)
 {
 	struct iovec iov[NFT_BATCH_PAGES_MAX];

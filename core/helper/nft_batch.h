@@ -94,6 +94,11 @@ void nft_batch_end(struct nft_batch *b);
  *          that another socket owns), ...
  */
 int nft_batch_send(struct nft_batch *b, struct nl_sock *n) must_check;
+/*
+ * Whether the table is there: 0; SP_E_NOTFOUND; SP_E_*.  Cheap, where a
+ * transaction that fails waits for all processors.
+ */
+int nft_batch_find(struct nl_sock *n, const char *table) must_check;
 /* What nft_batch_send() would send, without the end; for tests. */
 int nft_batch_bytes(struct nft_batch *b, struct buf *out) must_check;
 
