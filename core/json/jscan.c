@@ -14,6 +14,8 @@ enum {
 	EXACT_POWER = 22,
 	/* decimal digits that always fit a uint64_t */
 	EXACT_DIGITS = 19,
+	/* bytes of a string that is looked at in blocks from there on */
+	TEXT_LONG = 32,
 };
 
 /* The kind of value that a first byte begins; '-' may be -Infinity instead. */
@@ -100,7 +102,7 @@ hex_value(uint8_t c)
 }
 
 /* p is at the byte after the backslash. */
-static const uint8_t *
+static inline const uint8_t *
 escape_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 {
 	int i;
@@ -119,11 +121,103 @@ escape_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 	return p;
 }
 
+#if JRUN_SSE2
+
+enum {
+	TEXT_BLOCK = 64,
+	TEXT_AHEAD = 8, /* an escape that begins in it may end behind it */
+};
+
+/* One bit for each byte of a block: where a string may end or go wrong. */
+static inline uint64_t
+text_look(const uint8_t *p, uint64_t *high)
+{
+	const __m128i quote = _mm_set1_epi8('"');
+	const __m128i slash = _mm_set1_epi8('\\');
+	const __m128i top = _mm_set1_epi8(0x1f);
+	uint64_t stops = 0;
+	int i;
+
+	*high = 0;
+	for (i = 0; i < TEXT_BLOCK; i += 16) {
+		__m128i v = _mm_loadu_si128((const __m128i *)(p + i));
+		__m128i hit = _mm_cmpeq_epi8(_mm_min_epu8(v, top), v);
+
+		hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, quote));
+		hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, slash));
+		stops |= (uint64_t)_mm_movemask_epi8(hit) << i;
+		*high |= (uint64_t)_mm_movemask_epi8(v) << i;
+	}
+	return stops;
+}
+
+/*
+ * A string's blocks, as far as whole ones are there; p is inside of it.  Gives
+ * where it goes on, or with *closed the byte after its closing quote, or NULL.
+ */
+static const uint8_t *
+text_blocks(struct jscan *s, const uint8_t *p, const uint8_t *end,
+    bool *escaped, bool *closed)
+{
+	while (end - p >= TEXT_BLOCK + TEXT_AHEAD) {
+		uint64_t high, stops = text_look(p, &high);
+		size_t next = TEXT_BLOCK;
+		const uint8_t *q;
+
+		while (stops != 0) {
+			unsigned i = (unsigned)__builtin_ctzll(stops);
+
+			if (p[i] != '\\') {
+				/* what stands behind is of no interest */
+				s->loose |=
+				    (high & ((UINT64_C(1) << i) - 1)) != 0;
+				*closed = p[i] == '"';
+				return *closed ? p + i + 1
+					       : bad_at(s, p + i, SP_E_SYNTAX);
+			}
+			*escaped = true;
+			q = escape_end(s, p + i + 1, end);
+			if (q == NULL)
+				return NULL;
+			next = (size_t)(q - p);
+			if (next >= TEXT_BLOCK)
+				break;
+			stops &= ~UINT64_C(0) << next;
+		}
+		s->loose |= high != 0;
+		p += next > TEXT_BLOCK ? next : TEXT_BLOCK;
+	}
+	return p;
+}
+
+#else
+
+static const uint8_t *
+text_blocks(struct jscan *s, const uint8_t *p, const uint8_t *end,
+    bool *escaped, bool *closed)
+{
+	(void)s;
+	(void)end;
+	(void)escaped;
+	(void)closed;
+	return p;
+}
+
+#endif
+
 /* p is at the byte after the opening quote; gives the one after the closing. */
 static inline const uint8_t *
 string_end(struct jscan *s, const uint8_t *p, const uint8_t *end, bool *escaped)
 {
+	const uint8_t *from = p;
+	bool closed = false;
+
 	for (;;) {
+		if (p - from >= TEXT_LONG) {
+			p = text_blocks(s, p, end, escaped, &closed);
+			if (p == NULL || closed)
+				return p;
+		}
 		p = jrun_ascii(p, end);
 		if (p < end && *p >= 0x7f) {
 			s->loose = true;
