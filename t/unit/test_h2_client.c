@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "h2_caller.h"
+#include "net/pool_servers.h"
 
 /* ---- what is right -------------------------------------------------------- */
 
@@ -262,6 +263,38 @@ test_idle(void)
 	begin(0);
 	wait_asked(2, "the next call");
 	tap_is_int(h2s.accepted, 2, "has a new one");
+	stop();
+}
+
+/* A server that is taken away: its connection ends with its last call. */
+static void
+test_removed(void)
+{
+	const struct pool_server as = { .host = VIEW("127.0.0.1"),
+		.port = port,
+		.authority = VIEW("other"),
+		.base = VIEW("/base") };
+
+	start();
+	begin(0);
+	wait_asked(1, "a call");
+	tap_is_int(pool_servers_remove(pool, &as), 0, "its server is removed");
+	turns(5);
+	tap_is_int(peers[0].eof || peers[0].reset, 0, "the call goes on");
+	begin(1);
+	wait_over(1, "another finds no server");
+	tap_is_int(seen[1].why, CALL_CONNECT, "and fails");
+	tap_is_int(pool_servers_add(pool, &as), 0, "one is added");
+	h2s_reply(&h2s.rq[0], "x");
+	wait_over(2, "the first ends");
+	tap_is_int(seen[0].ends, 1, "whole");
+	wait_for(is_quiet, "its connection is closed");
+	begin(1);
+	wait_asked(2, "a call to the new one");
+	tap_ok(h2s.accepted == 2 &&
+		view_search(buf_view(&h2s.rq[1].head),
+		    VIEW(":authority=other;")) != buf_len(&h2s.rq[1].head),
+	    "has its own connection, and name");
 	stop();
 }
 
@@ -600,6 +633,7 @@ main(void)
 	test_goaway();
 	test_stale();
 	test_idle();
+	test_removed();
 	test_cancel();
 	test_pause();
 	test_upload();
