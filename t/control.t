@@ -274,6 +274,9 @@ def defaults(up, folder):
             tap.ok("no control socket" in e.log(),
                    "a second one starts without", e.log())
         tap.ok(os.path.lexists(path), "and leaves the first one's")
+    with Own(text, env={"XDG_RUNTIME_DIR": ""}) as d:
+        tap.ok(os.path.lexists(os.path.join(d.state, "sallyport.sock")),
+               "without that it lies in state_dir", d.log())
     with Own("control off;" + text, env=env):
         tap.ok(not os.path.lexists(path), "off is off")
 

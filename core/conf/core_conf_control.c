@@ -55,13 +55,19 @@ core_conf_control_dump(const struct conf_directive *row, const void *base,
 int
 core_conf_control_default(struct conf_parse *p)
 {
-	const char *dir = p->defaults != NULL ? p->defaults->run_dir : NULL;
+	static const struct conf_defaults none = { .state_dir = NULL };
+	const struct conf_defaults *d =
+	    p->defaults != NULL ? p->defaults : &none;
 	struct conf_main *m = &p->conf->main;
+	struct view dir = view_str(d->run_dir != NULL ? d->run_dir : SP_RUNDIR);
 	const char *path;
 
 	if (m->control.n > 0)
 		return 0;
-	path = conf_text(p, "%s/sallyport.sock", dir != NULL ? dir : SP_RUNDIR);
+	/* without a folder for the like, the one that is there anyway */
+	if (d->state_dir != NULL && view_eq(dir, view_str(d->state_dir)))
+		dir = m->state_dir;
+	path = conf_text(p, "%.*s/sallyport.sock", VIEW_ARG(dir));
 	if (path == NULL)
 		return SP_E_NOMEM;
 	m->control = view_str(path);

@@ -280,7 +280,7 @@ const struct conf_directive core_conf_main[] = {
 		   "user, and to the group that is named.\nA default path "
 		   "that another sallyport uses is left to that.",
 	    .def_doc = "/run/sallyport.sock; for an ordinary user in "
-		       "XDG_RUNTIME_DIR" },
+		       "XDG_RUNTIME_DIR, else in state_dir" },
 	{ .name = "resolver",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_CUSTOM,
