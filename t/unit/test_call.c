@@ -597,6 +597,7 @@ static void
 test_failover_not(void)
 {
 	struct call_params cp;
+	uint64_t begun_ms;
 
 	two_start();
 	begin();
@@ -614,6 +615,19 @@ test_failover_not(void)
 	wait_for(is_over, "over");
 	tap_ok(seen.why == CALL_FIRST_TIMEOUT && accepted == 1,
 	    "not from one that may be at work on it");
+	finish();
+	two_start();
+	cp = params();
+	cp.read_timeout_ms = 1;
+	begin_with(&cp);
+	begun_ms = loop_now_ms(loop);
+	wait_for(is_asked, "asked");
+	while (loop_now_ms(loop) <= begun_ms + 1)
+		wait_turns(1);
+	peer_rst(srv);
+	wait_for(is_over, "over");
+	tap_ok(seen.fails == 1 && accepted == 1,
+	    "none when the call has taken too long");
 	finish();
 	two_start();
 	begin();
