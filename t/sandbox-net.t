@@ -512,6 +512,33 @@ say([word(one) for _ in range(8)])
     outside.seen()
 
 
+def frames(d):
+    """What is no IP, and a link that is held."""
+    rules = ["veth", "tcp:203.0.113.0/24:443", "listen:8000"]
+    made = d("make", 6, *rules)
+    log = d.log(made)
+    d.inside(made, """
+for kind, body in (0x88b5, b"x" * 46), (0x86dd, b"\\x60" + b"\\0" * 5 + b";\\1" +
+                   b"\\xfe\\x80" + b"\\0" * 13 + b"\\1" + b"\\xff\\2" +
+                   b"\\0" * 13 + b"\\1"):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    s.bind(("eth0", kind))
+    s.send(b"\\x33\\x33\\0\\0\\0\\1" + b"\\2\\0\\0\\0\\0\\1" +
+           struct.pack("!H", kind) + body)
+say(1)
+""")
+    tap.eq([d("count", 6, *rules)["denied"], [x[0] for x in log.read()]],
+           [1, ["deny"]], "a frame of IPv6 is denied and told")
+    tap.eq([d("disown", 6)["rc"], d("cut", 6)["rc"]], [0, 0],
+           "a link goes though its namespace is held")
+    got = d.inside(made, """
+say([sorted(n for _, n in socket.if_nameindex()),
+     tcp("203.0.113.34", 443, wait=1)])
+""")
+    tap.eq(got, [["lo"], "ENETUNREACH"], "and nothing leads out any more")
+    d("clear", 6)
+
+
 def nested(d):
     """Rules in rules, one port, all ports, hundreds."""
     many = [f"tcp:203.0.{i}.0/24:{1000 + i}" for i in range(200)]
@@ -577,6 +604,10 @@ def left_over(d):
         rcs = [r["rc"], d("cut", 5)["rc"], d("cut", 5)["rc"]]
         if rcs != [-12, 0, 0] or (names("links"), names("tables")) != before:
             worst.append(f"step {step}: {rcs} {names('links')}")
+    d("fail", NETWORK_UP, 3)
+    r = d("start", 5, "veth", "tcp:203.0.113.0/24:443")
+    tap.eq([r["rc"], d("cut", 5)["rc"], names("links"), names("tables")],
+           [-13, 0, *before], "a child that hangs is killed, and swept")
     d("fail", 0, 0)
     tap.none(bad, "a failure at any step leaves nothing")
     tap.none(worst, "a death at any step leaves what one sweep removes")
@@ -638,6 +669,7 @@ with socket.socket() as s:
 
 
 STEPS = 10
+NETWORK_UP = 8
 prepare()
 DRIVER = Drive()
 OUT = Outside()
@@ -650,6 +682,7 @@ try:
     DRIVER("clear", 1)
     DRIVER("cut", 1)
     connections(DRIVER, OUT)
+    frames(DRIVER)
     nested(DRIVER)
     busy_group(DRIVER)
     jobs(DRIVER)

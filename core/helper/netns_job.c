@@ -44,6 +44,10 @@ struct netns_job {
 	bool late;
 };
 
+#if !SP_CONFINEMENT
+uint64_t netns_job_ms;
+#endif
+
 /* ---- in the child ---- */
 
 static size_t
@@ -337,6 +341,16 @@ netns_job_fork(struct netns_job *j)
 	return SP_E_SYS;
 }
 
+static uint64_t
+netns_job_patience(void)
+{
+#if !SP_CONFINEMENT
+	if (netns_job_ms != 0)
+		return netns_job_ms;
+#endif
+	return NETNS_JOB_MS;
+}
+
 struct netns_job *
 netns_start(struct poller *po, const struct netns_plan *p, bool cut,
     void (*done)(void *arg, int rc, struct netns *made, struct view why),
@@ -360,7 +374,7 @@ netns_start(struct poller *po, const struct netns_plan *p, bool cut,
 		netns_job_on_late(j);
 		goto fail;
 	}
-	poller_timer_set(j->deadline, NETNS_JOB_MS);
+	poller_timer_set(j->deadline, netns_job_patience());
 	j->plan.env = NULL;
 	return j;
 fail:

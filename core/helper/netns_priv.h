@@ -23,6 +23,8 @@ enum netns_step {
 #if !SP_CONFINEMENT
 /* Tests: what it returns is the step's result. */
 extern int (*netns_failpoint)(unsigned step);
+/* Instead of NETNS_JOB_MS, when not 0. */
+extern uint64_t netns_job_ms;
 #endif
 
 struct netns_maker {

@@ -115,15 +115,15 @@ nft_table_new_flows(struct nft_batch *b, const struct nft_table *t)
 	nft_table_finish(b, NF_ACCEPT, NULL);
 }
 
-/* Frames: nothing but IPv4 and ARP comes up the link. */
+/*
+ * Frames as they come in.  This hook is shown IPv4 and IPv6; ARP is needed,
+ * and what is neither has no stack on the host that would take it further.
+ */
 static void
 nft_table_frames(struct nft_batch *b, const struct nft_table *t)
 {
 	nft_batch_rule(b, "l2");
 	nft_expr_ethertype(b, ETH_P_IP);
-	nft_table_finish(b, NF_ACCEPT, NULL);
-	nft_batch_rule(b, "l2");
-	nft_expr_ethertype(b, ETH_P_ARP);
 	nft_table_finish(b, NF_ACCEPT, NULL);
 	nft_table_tell_denied(b, t, "l2");
 	nft_batch_rule(b, "l2");

@@ -354,6 +354,9 @@ command(char **w, size_t n)
 	} else if (strcmp(w[0], "fail") == 0) {
 		fail_step = slot;
 		fail_how = (unsigned)number(w[2], 3);
+#if !SP_CONFINEMENT
+		netns_job_ms = fail_how == 3 ? 300 : 0;
+#endif
 		tell(SP_CONFINEMENT ? SP_E_UNSUPPORTED : SP_OK, NULL,
 		    VIEW_NONE);
 	} else {
