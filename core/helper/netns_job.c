@@ -239,6 +239,7 @@ netns_job_answer(struct netns_job *j, char *mem, struct netns *n,
 	size_t fds_n, i;
 	ssize_t got;
 
+	memset(fds, 0xff, sizeof(fds)); /* all -1 */
 	got = recvmsg(j->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (got <= 0) {
 		*why = j->late ? VIEW("network: took too long, killed")
