@@ -512,6 +512,30 @@ say([word(one) for _ in range(8)])
     outside.seen()
 
 
+def flood(d):
+    """Denies beyond what is told are counted all the same."""
+    rules = ["veth", "tcp:203.0.113.0/24:443"]
+    made = d("make", 7, *rules)
+    log = d.log(made)
+    sent = d.inside(made, """
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+n = 0
+for i in range(1000):
+    if word(lambda: s.sendto(b"x", ("203.0.113.1", 1000 + i))) == 1:
+        n += 1
+say(n)
+""")
+    told = log.read()
+    tap.ok(sent > 500 and d("count", 7, *rules)["denied"] == sent and
+           200 <= len(told) < sent,
+           "a flood of denies is told in part and counted whole",
+           (sent, len(told)))
+    tap.eq([x[1] for x in told], list(range(len(told))),
+           "and what is told has no gap of its own")
+    d("clear", 7)
+    d("cut", 7)
+
+
 def frames(d):
     """What is no IP, and a link that is held."""
     rules = ["veth", "tcp:203.0.113.0/24:443", "listen:8000"]
@@ -683,6 +707,7 @@ try:
     DRIVER("cut", 1)
     connections(DRIVER, OUT)
     frames(DRIVER)
+    flood(DRIVER)
     nested(DRIVER)
     busy_group(DRIVER)
     jobs(DRIVER)
