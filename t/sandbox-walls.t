@@ -788,6 +788,139 @@ def ordinary():
     nothing_left("an ordinary user's")
 
 
+# ---- what goes wrong around it -----------------------------------------------
+def stuck():
+    """52: a process that cannot die."""
+    image, where = f"{TMP}/ext4", f"{TMP}/frozen"
+    os.makedirs(where)
+    if not all(map(shutil.which, ("mkfs.ext4", "fsfreeze", "losetup"))):
+        tap.skip("52: a task in state D", "mkfs.ext4, fsfreeze, losetup")
+        return
+    with open(image, "wb") as f:
+        f.truncate(32 << 20)
+    if subprocess.run(f"mkfs.ext4 -q {image} && mount -o loop {image} {where}",
+                      shell=True, capture_output=True).returncode != 0:
+        tap.skip("52: a task in state D", "no loop device to be had")
+        return
+
+    def undo():
+        subprocess.run(["fsfreeze", "-u", where], capture_output=True)
+        subprocess.run(["umount", "-l", where], capture_output=True)
+    atexit.register(undo)
+    try:
+        fd = os.open(where, os.O_RDONLY)
+        k = sandbox(K.Spec(teardown_ms=300), disk=fd)
+        os.close(fd)
+        k.started(k.start(["/bin/sh", "-c",
+                           "while :; do echo x >>/workspace/f; done"]))
+        subprocess.run(["fsfreeze", "-f", where], check=True)
+
+        def asleep():
+            for p in of_sandbox():
+                with open(f"/proc/{p}/stat", encoding="utf-8") as f:
+                    if f.read().rsplit(")", 1)[1].split()[0] == "D":
+                        return True
+            return False
+        tap.ok(poll(asleep), "52: a process sleeps for good")
+        k.send(K.END)
+        msg = k.until((K.STUCK, K.EMPTY))
+        tap.eq(msg[0], K.STUCK, "52: that is told")
+        tap.ok(struct.unpack("<I", msg[1][:4])[0] >= 1, "52: with a count")
+        subprocess.run(["fsfreeze", "-u", where], check=True)
+        tap.ok(k.gone(), "52: and when it can die, all goes on")
+    finally:
+        undo()
+        atexit.unregister(undo)
+    nothing_left("52: a task in state D")
+
+
+def siblings():
+    """13: who has the same uid looks while another is being started."""
+    k = sandbox()
+    spy = k.start(["/usr/bin/python3", "-c", """
+import os, time
+seen = set()
+me = os.getpid()
+print('ready', flush=True)
+while not os.path.exists('/tmp/stop'):
+    for p in os.listdir('/proc'):
+        if not p.isdigit() or int(p) <= me:
+            continue
+        try:
+            exe = os.readlink(f'/proc/{p}/exe')
+            if 'sallyport' in exe: seen.add(exe)
+        except OSError: pass
+        try:
+            for f in os.listdir(f'/proc/{p}/fd'):
+                t = os.readlink(f'/proc/{p}/fd/{f}')
+                if not t.startswith(('/dev/null', 'pipe:', '/proc', '/usr',
+                                     '/etc', '/lib')):
+                    seen.add(t)
+        except OSError: pass
+        try:
+            if b'sallyport' in open(f'/proc/{p}/mem', 'rb').read(1): pass
+            seen.add('mem')
+        except OSError: pass
+print(sorted(seen))
+"""])
+    k.started(spy)
+    for _ in range(60):
+        k.run(["/bin/true"])
+    k.sh("touch /tmp/stop")
+    r = k.finish(spy)
+    tap.eq(r.out, b"ready\n[]\n", "13: nothing of the keeper is to be seen")
+    k.end()
+    nothing_left("siblings")
+
+
+def cpu():
+    if 3 not in CG.fds:
+        tap.skip("56: cpu", "no cpu controller")
+        return
+    k = sandbox(K.Spec(cpu=100))
+    p = k.start(["/bin/sh", "-c", "while :; do :; done"], timeout_ms=1500)
+    r = k.finish(p)
+    used = (r.user_us + r.system_us) / 1e6
+    tap.ok(r.end == K.END_TIMEOUT and used < 0.9,
+           "56: a tenth of a processor is no more than that", used)
+    tap.ok(any(e[0] == 1 for e in k.events), "and samples came")
+    k.end()
+    nothing_left("cpu")
+
+
+def allocations():
+    """Each allocation of the keeper fails in turn."""
+    k = K.Keeper(env={"SP_FAIL_ALLOC": "1"})
+    if k.build(K.Spec(), CG):
+        k.end()
+        tap.skip("allocation failures", "a build with confinement")
+        return
+    k.close()
+    bad, n, whole = [], 1, False
+    while n < 120 and not whole:
+        k = K.Keeper(env={"SP_FAIL_ALLOC": str(n)})
+        try:
+            whole = k.build(K.Spec(), CG)
+            r = k.run(["/bin/true"]) if whole else None
+            whole = whole and r.end == K.END_EXIT
+            whole = k.end() and whole
+        except (BrokenPipeError, ConnectionResetError):
+            whole = False
+        k.close()
+        if k.proc.returncode not in (0, 1):
+            bad.append(f"{n}: status {k.proc.returncode}")
+        if not poll(lambda: not CG.leaves() and not of_sandbox(), 5):
+            bad.append(f"{n}: {CG.leaves()} {of_sandbox()}")
+            for leaf in CG.leaves():
+                rmdir(leaf)
+        if len(bad) > 3:
+            break
+        n += 1
+    tap.none(bad, f"each of {n} allocations fails, and nothing is left")
+    tap.ok(whole, "until none does")
+    nothing_left("allocation failures")
+
+
 # ---- stages that fail, messages that lie ------------------------------------
 def stages():
     """1: every stage in turn."""
@@ -906,7 +1039,7 @@ def liars():
 for test in (credentials, syscalls, other_abis, filesystems, hostile_seed,
              running, processes, storm, memory, full, limits, timeouts,
              freezing, deaths, shared, watched, files, image, disk, assets, ordinary,
-             stages, liars):
+             stuck, siblings, cpu, allocations, stages, liars):
     only = os.environ.get("ONLY")
     if not only or test.__name__ in only.split():
         test()

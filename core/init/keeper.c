@@ -21,8 +21,16 @@ enum {
 
 /* ---- saying ---------------------------------------------------------------- */
 
+struct buf *
+keeper_body(struct keeper *k)
+{
+	buf_reset(&k->body, SIZE_MAX);
+	return &k->body;
+}
+
 void
-keeper_send(struct keeper *k, enum message_type type, struct buf *b, int fd)
+keeper_send(struct keeper *k, enum message_type type, const struct buf *b,
+    int fd)
 {
 	struct view body = b != NULL ? buf_view(b) : VIEW_NONE;
 	int rc;
@@ -36,8 +44,6 @@ keeper_send(struct keeper *k, enum message_type type, struct buf *b, int fd)
 			keeper_end_gone(k);
 		}
 	}
-	if (b != NULL)
-		buf_clear(b);
 }
 
 void
@@ -111,10 +117,10 @@ take_give(struct keeper *k, struct channel_msg *m, struct wire *w)
 static void
 say_failed(struct keeper *k, const struct sbox_why *why)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 
-	keeper_put_why(&b, why);
-	keeper_send(k, MESSAGE_KEEPER_FAILED, &b, -1);
+	keeper_put_why(b, why);
+	keeper_send(k, MESSAGE_KEEPER_FAILED, b, -1);
 }
 
 /* pid 1 leaves when it is told to, or dies with all the others (memory). */
@@ -142,7 +148,7 @@ watch_init(struct keeper *k, struct sbox_why *why)
 static int
 take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b;
 	struct sbox_why why;
 	int rc;
 
@@ -165,11 +171,12 @@ take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 		keeper_end_begin(k);
 		return SP_OK;
 	}
-	if (wire_put_u32(&b, (uint32_t)k->box.init_pid) != SP_OK)
+	b = keeper_body(k);
+	if (wire_put_u32(b, (uint32_t)k->box.init_pid) != SP_OK)
 		return SP_E_NOMEM;
 	k->state = KEEPER_SERVE;
 	channel_set_state(k->helper, MESSAGE_RUN);
-	keeper_send(k, MESSAGE_KEEPER_READY, &b, -1);
+	keeper_send(k, MESSAGE_KEEPER_READY, b, -1);
 	return SP_OK;
 }
 
@@ -181,7 +188,7 @@ take_freeze(struct keeper *k, struct channel_msg *m, struct wire *w)
 	enum { FREEZE_MS = 2000 };
 	uint32_t request = wire_u32(w);
 	uint8_t on = wire_u8(w);
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 	int rc = SP_E_UNSUPPORTED;
 
 	(void)m;
@@ -193,15 +200,15 @@ take_freeze(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (rc != SP_OK && on == 1 && k->box.cgroup_made)
 		(void)!cgroup_freeze(&k->box.cgroup, false, FREEZE_MS);
 	k->frozen = on == 1 && rc == SP_OK;
-	if (wire_put_u32(&b, request) != SP_OK ||
-	    wire_put_u8(&b, k->frozen ? 1 : 0) != SP_OK ||
-	    wire_put_u32(&b,
+	if (wire_put_u32(b, request) != SP_OK ||
+	    wire_put_u8(b, k->frozen ? 1 : 0) != SP_OK ||
+	    wire_put_u32(b,
 		rc == SP_OK                  ? 0
 		    : rc == SP_E_UNSUPPORTED ? EOPNOTSUPP
 		    : rc == SP_E_TIMEOUT     ? ETIMEDOUT
 					     : EIO) != SP_OK)
 		return SP_E_NOMEM;
-	keeper_send(k, MESSAGE_KEEPER_FROZEN, &b, -1);
+	keeper_send(k, MESSAGE_KEEPER_FROZEN, b, -1);
 	return SP_OK;
 }
 
@@ -209,7 +216,7 @@ static int
 take_share(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
 	uint32_t request = wire_u32(w);
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 	struct sbox_why why;
 	int fd = -1;
 
@@ -223,11 +230,11 @@ take_share(struct keeper *k, struct channel_msg *m, struct wire *w)
 		    strerror(why.en));
 		return SP_E_SYS;
 	}
-	if (wire_put_u32(&b, request) != SP_OK) {
+	if (wire_put_u32(b, request) != SP_OK) {
 		fd_close(&fd);
 		return SP_E_NOMEM;
 	}
-	keeper_send(k, MESSAGE_KEEPER_SHARED, &b, fd);
+	keeper_send(k, MESSAGE_KEEPER_SHARED, b, fd);
 	return SP_OK;
 }
 
@@ -327,6 +334,9 @@ open_up(struct keeper *k, int fd)
 	sbox_init(&k->box);
 	LIST_INIT(&k->procs);
 	LIST_INIT(&k->jobs);
+	buf_init(&k->body, MESSAGE_CONTROL_MAX);
+	if (rc == SP_OK)
+		rc = buf_reserve(&k->body, MESSAGE_CONTROL_MAX);
 	if (rc != SP_OK)
 		return rc;
 	k->helper =
@@ -367,5 +377,6 @@ keeper_main(int fd)
 	poller_free(k->po);
 	arena_free(k->arena);
 	buf_clear(&k->spec_text);
+	buf_clear(&k->body);
 	return rc;
 }

@@ -25,6 +25,7 @@ struct keeper {
 	struct channel *helper;
 	struct poller *po;
 	struct poller_fd *helper_at;
+	struct buf body; /* of what is being said */
 	bool helper_gone; /* nobody to answer to */
 
 	struct arena *arena; /* of the spec */
@@ -61,13 +62,16 @@ struct keeper {
 int keeper_main(int fd) must_check;
 
 /*
- * Sends; a helper that cannot be told ends the sandbox.
- * Parameters: b, the body, which is cleared; NULL: empty; fd, taken, or -1.
+ * An empty body for the next message: writing to it takes no memory, and so
+ * fails only over the size of a control message.
  */
-void keeper_send(struct keeper *k, enum message_type type, struct buf *b,
+struct buf *keeper_body(struct keeper *k);
+/*
+ * Sends; a helper that cannot be told ends the sandbox.
+ * Parameters: b, the body, or NULL: empty; fd, taken, or -1.
+ */
+void keeper_send(struct keeper *k, enum message_type type, const struct buf *b,
     int fd);
-/* A body's start; it cannot be longer than a control message. */
-#define KEEPER_BODY BUF_INIT(MESSAGE_CONTROL_MAX)
 /* FAILED or NOT_STARTED: what comes after the fields that are in b. */
 void keeper_put_why(struct buf *b, const struct sbox_why *why);
 

@@ -23,25 +23,25 @@ elapsed_ms(const struct keeper *k)
 static void
 say_stuck(struct keeper *k, uint32_t left)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 
 	if (k->told_stuck)
 		return;
 	k->told_stuck = true;
-	if (wire_put_u32(&b, left) == SP_OK &&
-	    wire_put_bytes(&b,
+	if (wire_put_u32(b, left) == SP_OK &&
+	    wire_put_bytes(b,
 		VIEW("processes do not die (uninterruptible sleep?)")) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_STUCK, &b, -1);
+		keeper_send(k, MESSAGE_KEEPER_STUCK, b, -1);
 	log_warn("%u processes do not die", left);
 }
 
 static void
 say_empty(struct keeper *k)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 
-	if (wire_put_u64(&b, clock_us() - k->end_at_us) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_EMPTY, &b, -1);
+	if (wire_put_u64(b, clock_us() - k->end_at_us) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EMPTY, b, -1);
 }
 
 static void

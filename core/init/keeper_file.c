@@ -145,20 +145,21 @@ child(const struct keeper *k, const struct ask *q, int sock)
 static void
 say_done(struct keeper *k, uint32_t request, struct ws_answer *a)
 {
-	struct buf data = KEEPER_BODY, done = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 	struct view what = view_of(a->what, strnlen(a->what, sizeof(a->what)));
 	int fd = a->fd;
 
 	a->fd = -1;
-	if (fd >= 0 && wire_put_u32(&data, request) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_FILE_DATA, &data, fd);
+	if (fd >= 0 && wire_put_u32(b, request) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_FILE_DATA, b, fd);
 	else
 		fd_close(&fd);
-	if (wire_put_u32(&done, request) == SP_OK &&
-	    wire_put_u8(&done, (uint8_t)a->result) == SP_OK &&
-	    wire_put_u64(&done, a->size) == SP_OK &&
-	    wire_put_bytes(&done, what) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_FILE_DONE, &done, -1);
+	b = keeper_body(k);
+	if (wire_put_u32(b, request) == SP_OK &&
+	    wire_put_u8(b, (uint8_t)a->result) == SP_OK &&
+	    wire_put_u64(b, a->size) == SP_OK &&
+	    wire_put_bytes(b, what) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_FILE_DONE, b, -1);
 }
 
 static void

@@ -24,28 +24,28 @@ enum { RUN_ARENA_MAX = 24 * 1024 * 1024 };
 static void
 say_not_started(struct keeper *k, uint32_t handle, const struct sbox_why *why)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 
-	if (wire_put_u32(&b, handle) != SP_OK) {
+	if (wire_put_u32(b, handle) != SP_OK) {
 		keeper_end_gone(k);
 		return;
 	}
-	keeper_put_why(&b, why);
-	keeper_send(k, MESSAGE_KEEPER_NOT_STARTED, &b, -1);
+	keeper_put_why(b, why);
+	keeper_send(k, MESSAGE_KEEPER_NOT_STARTED, b, -1);
 }
 
 static void
 say_stdio(struct keeper_proc *p, enum run_stdio which)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(p->k);
 	int fd = p->near[which];
 
 	if (fd < 0)
 		return;
 	p->near[which] = -1;
-	if (wire_put_u32(&b, p->handle) == SP_OK &&
-	    wire_put_u8(&b, (uint8_t)which) == SP_OK)
-		keeper_send(p->k, MESSAGE_KEEPER_STDIO, &b, fd);
+	if (wire_put_u32(b, p->handle) == SP_OK &&
+	    wire_put_u8(b, (uint8_t)which) == SP_OK)
+		keeper_send(p->k, MESSAGE_KEEPER_STDIO, b, fd);
 	else
 		fd_close(&fd);
 }
@@ -53,14 +53,15 @@ say_stdio(struct keeper_proc *p, enum run_stdio which)
 static void
 say_started(struct keeper_proc *p)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b;
 	int i;
 
 	for (i = 0; i < RUN_STDIO; i++)
 		say_stdio(p, (enum run_stdio)i);
-	if (wire_put_u32(&b, p->handle) == SP_OK &&
-	    wire_put_u32(&b, p->inside) == SP_OK)
-		keeper_send(p->k, MESSAGE_KEEPER_STARTED, &b, -1);
+	b = keeper_body(p->k);
+	if (wire_put_u32(b, p->handle) == SP_OK &&
+	    wire_put_u32(b, p->inside) == SP_OK)
+		keeper_send(p->k, MESSAGE_KEEPER_STARTED, b, -1);
 }
 
 static uint64_t
@@ -72,7 +73,7 @@ time_us(const struct timeval *t)
 static void
 say_exited(struct keeper_proc *p, int status, const struct rusage *ru)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b;
 	enum sandbox_end end;
 	uint8_t code;
 
@@ -88,13 +89,14 @@ say_exited(struct keeper_proc *p, int status, const struct rusage *ru)
 	}
 	if (p->timed_out)
 		end = SANDBOX_END_TIMEOUT;
-	if (wire_put_u32(&b, p->handle) == SP_OK &&
-	    wire_put_u8(&b, (uint8_t)end) == SP_OK &&
-	    wire_put_u8(&b, code) == SP_OK &&
-	    wire_put_u64(&b, time_us(&ru->ru_utime)) == SP_OK &&
-	    wire_put_u64(&b, time_us(&ru->ru_stime)) == SP_OK &&
-	    wire_put_u64(&b, (uint64_t)ru->ru_maxrss * 1024) == SP_OK)
-		keeper_send(p->k, MESSAGE_KEEPER_EXITED, &b, -1);
+	b = keeper_body(p->k);
+	if (wire_put_u32(b, p->handle) == SP_OK &&
+	    wire_put_u8(b, (uint8_t)end) == SP_OK &&
+	    wire_put_u8(b, code) == SP_OK &&
+	    wire_put_u64(b, time_us(&ru->ru_utime)) == SP_OK &&
+	    wire_put_u64(b, time_us(&ru->ru_stime)) == SP_OK &&
+	    wire_put_u64(b, (uint64_t)ru->ru_maxrss * 1024) == SP_OK)
+		keeper_send(p->k, MESSAGE_KEEPER_EXITED, b, -1);
 }
 
 /* ---- its end --------------------------------------------------------------- */

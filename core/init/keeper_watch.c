@@ -53,11 +53,11 @@ begin_event(struct keeper *k, struct buf *b, enum sandbox_event kind)
 static void
 say_oom(struct keeper *k, uint64_t kills)
 {
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 
-	if (begin_event(k, &b, SANDBOX_EVENT_OOM) == SP_OK &&
-	    wire_put_u32(&b, (uint32_t)kills) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_EVENT, &b, -1);
+	if (begin_event(k, b, SANDBOX_EVENT_OOM) == SP_OK &&
+	    wire_put_u32(b, (uint32_t)kills) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 }
 
 uint64_t
@@ -95,21 +95,19 @@ void
 keeper_watch_sample(void *arg)
 {
 	struct keeper *k = arg;
-	struct buf b = KEEPER_BODY;
+	struct buf *b = keeper_body(k);
 	struct cgroup_usage u;
 
 	if (k->state != KEEPER_SERVE)
 		return;
 	memset(&u, 0, sizeof(u));
 	if (cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
-	    begin_event(k, &b, SANDBOX_EVENT_SAMPLE) == SP_OK &&
-	    wire_put_u64(&b, clock_wall_us()) == SP_OK &&
-	    wire_put_u64(&b, u.cpu_us) == SP_OK &&
-	    wire_put_u64(&b, u.memory_bytes) == SP_OK &&
-	    wire_put_u32(&b, (uint32_t)u.pids) == SP_OK)
-		keeper_send(k, MESSAGE_KEEPER_EVENT, &b, -1);
-	else
-		buf_clear(&b);
+	    begin_event(k, b, SANDBOX_EVENT_SAMPLE) == SP_OK &&
+	    wire_put_u64(b, clock_wall_us()) == SP_OK &&
+	    wire_put_u64(b, u.cpu_us) == SP_OK &&
+	    wire_put_u64(b, u.memory_bytes) == SP_OK &&
+	    wire_put_u32(b, (uint32_t)u.pids) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 	(void)keeper_watch_oom_kills(k);
 	poller_timer_set(k->sample, SAMPLE_MS);
 }
