@@ -64,6 +64,7 @@ ceiling_press(struct turns *t)
 	struct turn *u, *most;
 
 	while (ceiling_hard(t)) {
+		t->pressed = true;
 		most = NULL;
 		TAILQ_FOREACH (u, &t->open, link)
 			if (!u->assemble.hold.over && size_of(u) > 0 &&

@@ -94,9 +94,11 @@ set_full(struct peer *p, bool full)
 static void
 look_at_memory(struct peer *p)
 {
-	bool tight =
-	    p->tight ? ceiling_high(&p->turns) : ceiling_hard(&p->turns);
+	bool tight = p->tight ? ceiling_high(&p->turns)
+			      : p->turns.pressed || ceiling_hard(&p->turns);
 
+	/* what was cut short made room at once */
+	p->turns.pressed = false;
 	if (tight == p->tight)
 		return;
 	p->tight = tight;

@@ -59,6 +59,7 @@ struct turns {
 	struct digest *digest; /* of requests */
 	struct record_system system;
 	uint64_t memory_max; /* of the process; 0 no bound */
+	bool pressed; /* it was near since peer.c looked last */
 	size_t full_bytes; /* not 0: a record of that size found no room */
 };
 
