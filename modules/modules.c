@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "gate/gate.h"
+#include "episodes_door.h"
 #include "health.h"
 #include "llm_intercept.h"
 #include "sessions.h"
@@ -12,6 +13,7 @@ const struct gate_module *const gate_modules[] = {
 	&llm_intercept_module,
 	&sessions_module,
 	&upstreams_module,
+	&episodes_door_module,
 	&status_module,
 	&health_module,
 	NULL,

@@ -1,4 +1,5 @@
 /* All modules, in order. */
+#include "episodes_conf.h"
 #include "health_conf.h"
 #include "llm_intercept_conf.h"
 #include "sessions_conf.h"
@@ -9,6 +10,7 @@ const struct conf_module *const conf_modules[] = {
 	&llm_intercept_conf,
 	&sessions_conf,
 	&upstreams_conf,
+	&episodes_conf,
 	&status_conf,
 	&health_conf,
 	NULL,

@@ -107,131 +107,234 @@ connect_tcp(const struct place *at)
 }
 
 static int
-send_request(int fd, const struct ctl_http_params *p, const struct place *at)
+put_head(const struct ctl_http_params *p, const struct place *at, struct buf *b)
 {
 	struct view path = at->path.n > 0 ? at->path : view_str(p->location);
-	struct buf b = BUF_INIT((size_t)1024 * 1024);
+	const char *type = p->type != NULL ? p->type : "application/json";
 	int rc;
 
-	rc = buf_printf(&b,
+	rc = buf_printf(b,
 	    "%s %.*s%s HTTP/1.1\r\nHost: %.*s\r\nConnection: close\r\n"
 	    "Accept-Encoding: identity\r\n",
 	    p->method, VIEW_ARG(path), p->rest, VIEW_ARG(at->authority));
 	if (rc == 0 && p->token != NULL)
-		rc = buf_printf(&b, "Authorization: Bearer %s\r\n", p->token);
-	if (rc == 0 && (p->body.n > 0 || strcmp(p->method, "POST") == 0))
-		rc = buf_printf(&b,
-		    "Content-Type: application/json\r\n"
-		    "Content-Length: %zu\r\n",
-		    p->body.n);
-	if (rc == 0)
-		rc = buf_add_str(&b, "\r\n");
-	if (rc == 0)
+		rc = buf_printf(b, "Authorization: Bearer %s\r\n", p->token);
+	if (rc == 0 && p->chunked)
+		rc = buf_printf(b,
+		    "Content-Type: %s\r\nTransfer-Encoding: chunked\r\n", type);
+	else if (rc == 0 &&
+	    (p->body.n > 0 || strcmp(p->method, "POST") == 0 ||
+		strcmp(p->method, "PUT") == 0))
+		rc =
+		    buf_printf(b, "Content-Type: %s\r\nContent-Length: %zu\r\n",
+			type, p->body.n);
+	return rc == 0 ? buf_add_str(b, "\r\n") : rc;
+}
+
+static int
+send_request(int fd, const struct ctl_http_params *p, const struct place *at)
+{
+	struct buf b = BUF_INIT((size_t)1024 * 1024);
+	int rc = put_head(p, at, &b);
+
+	/* a small body leaves with the head */
+	if (rc == 0 && p->body.n <= READ_BYTES)
 		rc = buf_add_view(&b, p->body);
 	if (rc == 0)
 		rc = fd_write_all(fd, buf_view(&b).p, buf_len(&b));
+	if (rc == 0 && p->body.n > READ_BYTES)
+		rc = fd_write_all(fd, p->body.p, p->body.n);
 	buf_clear(&b);
 	return rc;
 }
 
-/* More bytes into b; SP_E_EOF at the end. */
-static int
-read_more(int fd, struct buf *b)
+int
+ctl_http_chunk(struct buf *out, const struct view *v, size_t n)
+{
+	size_t before = buf_len(out), total = 0, i;
+	int rc;
+
+	for (i = 0; i < n; i++)
+		total += v[i].n;
+	if (total == 0)
+		return 0; /* which would be the end */
+	rc = buf_printf(out, "%zx\r\n", total);
+	for (i = 0; i < n && rc == 0; i++)
+		rc = buf_add_view(out, v[i]);
+	if (rc == 0)
+		rc = buf_add_str(out, "\r\n");
+	if (rc != 0)
+		buf_truncate(out, before);
+	return rc;
+}
+
+int
+ctl_http_read(struct ctl_http *h)
 {
 	size_t got = 0;
-	int rc = buf_reserve(b, READ_BYTES);
+	int rc = buf_reserve(&h->in, READ_BYTES);
 
 	if (rc == 0)
-		rc = fd_read(fd, buf_tail(b), READ_BYTES, &got);
+		rc = fd_read(h->fd, buf_tail(&h->in), READ_BYTES, &got);
 	if (rc == 0)
-		buf_grow(b, got);
+		buf_grow(&h->in, got);
 	return rc == SP_E_AGAIN ? SP_E_TIMEOUT : rc;
 }
 
 static int
-read_head(int fd, struct buf *in, struct h1_framing *framing, unsigned *status)
+take_head(struct ctl_http *h, unsigned *status)
 {
 	static const struct h1_scan_limits limits = { HEAD_MAX, HEAD_MAX, 200 };
 	struct h1_scan s = { .reply = true };
-	struct arena *a = arena_new(ARENA_MAX);
-	struct head_reply head;
+	struct head_reply head = { 0 };
 	struct h1_fault fault;
+	struct arena *a;
 	size_t n = 0;
-	int rc = a != NULL ? SP_E_AGAIN : SP_E_NOMEM;
+	int rc;
 
-	while (rc == SP_E_AGAIN) {
-		rc = read_more(fd, in);
-		if (rc == 0)
-			rc = h1_parse_scan(&s, buf_view(in), &limits, &n,
-			    &fault);
-	}
+	if (buf_len(&h->in) == 0)
+		return SP_E_AGAIN;
+	a = arena_new(ARENA_MAX);
+	if (a == NULL)
+		return SP_E_NOMEM;
+	rc = h1_parse_scan(&s, buf_view(&h->in), &limits, &n, &fault);
 	if (rc == 0)
-		rc = h1_parse_reply(view_sub(buf_view(in), 0, n), &s, a, &head,
-		    framing, &fault);
+		rc = h1_parse_reply(view_sub(buf_view(&h->in), 0, n), &s, a,
+		    &head, &h->framing, &fault);
 	if (rc == 0) {
+		buf_consume(&h->in, n);
 		*status = head.status;
-		buf_consume(in, n);
 	}
 	arena_free(a);
 	return rc;
 }
 
-static int
-read_body(int fd, struct buf *in, const struct h1_framing *framing,
-    struct buf *out)
+int
+ctl_http_take_head(struct ctl_http *h, unsigned *status)
 {
-	struct h1_body body;
-	struct view left, data;
-	int rc, got;
+	int rc;
 
-	h1_body_init(&body, framing, true);
+	/* RFC 9110 s15.2: 100 Continue is not the answer */
+	do
+		rc = take_head(h, status);
+	while (rc == 0 && *status < 200);
+	if (rc == 0) {
+		h->has_head = true;
+		h1_body_init(&h->body, &h->framing, true);
+	}
+	return rc;
+}
+
+int
+ctl_http_take(struct ctl_http *h, struct view *data)
+{
+	struct view left;
+	int got;
+
+	buf_consume(&h->in, h->used);
+	h->used = 0;
 	for (;;) {
-		left = buf_view(in);
-		got = h1_body_next(&body, &left, SIZE_MAX / 2, &data);
-		rc = got == H1_BODY_DATA ? buf_add_view(out, data) : 0;
-		buf_consume(in, buf_len(in) - left.n);
-		if (rc != 0 || got < 0)
-			return rc != 0 ? rc : got;
+		left = buf_view(&h->in);
+		got = h1_body_next(&h->body, &left, SIZE_MAX / 2, data);
+		if (got == H1_BODY_DATA) {
+			h->used = buf_len(&h->in) - left.n;
+			return 1;
+		}
+		buf_consume(&h->in, buf_len(&h->in) - left.n);
+		if (got < 0)
+			return got;
 		if (got == H1_BODY_END)
 			return 0;
-		if (got != H1_BODY_MORE)
-			continue;
-		rc = read_more(fd, in);
-		if (rc == SP_E_EOF)
-			return h1_body_at_close(&body) ? 0 : SP_E_GONE;
-		if (rc != 0)
-			return rc;
+		if (got == H1_BODY_MORE)
+			return SP_E_AGAIN;
 	}
+}
+
+int
+ctl_http_head(struct ctl_http *h, unsigned *status)
+{
+	int rc = ctl_http_take_head(h, status);
+
+	while (rc == SP_E_AGAIN) {
+		rc = ctl_http_read(h);
+		if (rc == 0)
+			rc = ctl_http_take_head(h, status);
+	}
+	return rc == SP_E_EOF ? SP_E_GONE : rc;
+}
+
+int
+ctl_http_next(struct ctl_http *h, struct view *data)
+{
+	int rc = ctl_http_take(h, data);
+
+	while (rc == SP_E_AGAIN) {
+		rc = ctl_http_read(h);
+		if (rc == SP_E_EOF)
+			return h1_body_at_close(&h->body) ? 0 : SP_E_GONE;
+		if (rc == 0)
+			rc = ctl_http_take(h, data);
+	}
+	return rc;
+}
+
+int
+ctl_http_rest(struct ctl_http *h, struct buf *out)
+{
+	struct view data;
+	int rc;
+
+	while ((rc = ctl_http_next(h, &data)) == 1)
+		if ((rc = buf_add_view(out, data)) != 0)
+			return rc;
+	return rc;
+}
+
+void
+ctl_http_close(struct ctl_http *h)
+{
+	fd_close(&h->fd);
+	buf_clear(&h->in);
+}
+
+int
+ctl_http_open(const struct ctl_http_params *p, struct ctl_http *h,
+    const char **why)
+{
+	const struct timeval silence = { .tv_sec = SILENCE_S };
+	struct place at;
+	int rc;
+
+	memset(h, 0, sizeof(*h));
+	h->fd = -1;
+	buf_init(&h->in, 4 * (size_t)READ_BYTES);
+	rc = read_url(p->url, &at, why);
+	if (rc != 0)
+		return rc;
+	h->fd = at.is_unix ? connect_unix(&at) : connect_tcp(&at);
+	*why = "cannot connect";
+	if (h->fd < 0)
+		return SP_E_REFUSED;
+	*why = "no answer";
+	if (!p->patient)
+		(void)setsockopt(h->fd, SOL_SOCKET, SO_RCVTIMEO, &silence,
+		    sizeof(silence));
+	(void)setsockopt(h->fd, SOL_SOCKET, SO_SNDTIMEO, &silence,
+	    sizeof(silence));
+	return send_request(h->fd, p, &at);
 }
 
 int
 ctl_http_ask(const struct ctl_http_params *p, struct buf *out, unsigned *status,
     const char **why)
 {
-	const struct timeval silence = { .tv_sec = SILENCE_S };
-	struct buf in = BUF_INIT(4 * (size_t)READ_BYTES);
-	struct h1_framing framing;
-	struct place at;
-	int fd, rc;
+	struct ctl_http h;
+	int rc = ctl_http_open(p, &h, why);
 
-	rc = read_url(p->url, &at, why);
-	if (rc != 0)
-		return rc;
-	fd = at.is_unix ? connect_unix(&at) : connect_tcp(&at);
-	*why = "cannot connect";
-	if (fd < 0)
-		return SP_E_REFUSED;
-	*why = "no answer";
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence,
-	    sizeof(silence));
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &silence,
-	    sizeof(silence));
-	rc = send_request(fd, p, &at);
 	if (rc == 0)
-		rc = read_head(fd, &in, &framing, status);
+		rc = ctl_http_head(&h, status);
 	if (rc == 0)
-		rc = read_body(fd, &in, &framing, out);
-	fd_close(&fd);
-	buf_clear(&in);
+		rc = ctl_http_rest(&h, out);
+	ctl_http_close(&h);
 	return rc;
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/ctl_episodes.h"
+#include "ctl/ctl_exec.h"
 #include "ctl/ctl_sessions.h"
 #include "ctl/ctl_socket.h"
 #include "ctl/ctl_trace.h"
@@ -12,11 +14,22 @@
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
-	const char *usage;
+	const char *usage; /* NULL: told with the one before */
 } commands[] = {
 	{ "trace", ctl_trace, ctl_trace_usage },
 	{ "sessions", ctl_sessions, ctl_sessions_usage },
 	{ "upstream", ctl_upstream, ctl_upstream_usage },
+	{ "exec", ctl_exec, ctl_exec_usage },
+	{ "episodes", ctl_episodes, ctl_episodes_usage },
+	{ "reset", ctl_episodes, NULL },
+	{ "freeze", ctl_episodes, NULL },
+	{ "thaw", ctl_episodes, NULL },
+	{ "end", ctl_episodes, NULL },
+	{ "diff", ctl_episodes, NULL },
+	{ "read", ctl_episodes, NULL },
+	{ "put", ctl_episodes, NULL },
+	{ "events", ctl_episodes, NULL },
+	{ "guarantees", ctl_episodes, NULL },
 };
 
 enum { EXIT_USAGE = 2 };
@@ -30,7 +43,8 @@ usage(FILE *out)
 		    "       sallyportctl -V\n",
 	    out);
 	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		(void)fputs(commands[i].usage, out);
+		if (commands[i].usage != NULL)
+			(void)fputs(commands[i].usage, out);
 }
 
 int

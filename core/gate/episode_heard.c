@@ -7,6 +7,8 @@
 #include "ipc/wire.h"
 #include "os/fd.h"
 
+enum { EPISODE_EVENT_HEAD = 17 }; /* place, kind, sequence */
+
 /* ---- what the helper tells -------------------------------------------------- */
 
 static struct episode_op *
@@ -297,12 +299,12 @@ heard_event(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	uint32_t slot = wire_u32(w), generation = wire_u32(w);
 	struct episode *ep = episode_at(s, slot, generation);
 
-	(void)m;
 	n.event = wire_u8(w);
 	n.sequence = wire_u64(w);
-	n.text = wire_bytes(w);
-	if (wire_done(w) != SP_OK)
+	if (w->bad)
 		return SP_E_PROTO;
+	/* what is behind them is the event's own, read where it is told */
+	n.text = view_from(m->body, EPISODE_EVENT_HEAD);
 	if (ep != NULL)
 		episode_tell(ep, &n);
 	return SP_OK;

@@ -66,6 +66,11 @@ struct gate_request {
 	struct view rest; /* what lies beneath the location: "" or "/..." */
 	struct buf body; /* the message; the hook may take its memory */
 	void *ctx; /* the module's, freed by its FINISH hook */
+	/*
+	 * Set by the HEAD hook: the body goes to the module's body() as it
+	 * comes, after MESSAGE, which holds.  It has no deadline.
+	 */
+	bool streams;
 	unsigned status; /* of a DENY, then of the reply, for the log */
 	const char *reason; /* of a DENY: "what, where, remedy" */
 	const char *code; /* of a DENY: machine-readable, e.g. "invalid_key" */
@@ -82,6 +87,7 @@ struct gate_request {
  * room: the client's side takes bytes again (exchange_room() has risen).
  * gone: the client is away; r->x is NULL; the FINISH hooks run right after.
  * done: the reply left whole; FINISH follows.
+ * body, body_end: not after gate_finish().
  */
 struct gate_module {
 	const struct conf_module *conf; /* name and rows */
@@ -94,6 +100,9 @@ struct gate_module {
 	void (*stop)(struct gate *g);
 	enum gate_verdict (*hook[GATE_PHASES])(struct gate_request *r);
 	void (*room)(struct gate_request *r);
+	/* of a request that streams: exchange_credit() asks for more */
+	void (*body)(struct gate_request *r, struct view data);
+	void (*body_end)(struct gate_request *r);
 	void (*gone)(struct gate_request *r, enum exchange_gone why);
 	/* the reply is to end now; NULL: it is cut */
 	void (*expire)(struct gate_request *r, enum gate_expiry why);

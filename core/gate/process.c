@@ -181,7 +181,7 @@ stream_on_input(void *arg, unsigned ready)
 	(void)ready;
 	input_flush(p);
 	if (p->input_full && p->events != NULL &&
-	    (s->ended || buf_len(&p->input) <= PROCESS_INPUT_MAX / 2)) {
+	    (s->ended || buf_len(&p->input) <= PROCESS_INPUT_MAX / 4)) {
 		p->input_full = false;
 		p->events->writable(p->arg, s->ended);
 	}
@@ -328,13 +328,11 @@ process_write(struct process *p, struct view data)
 	if (p->input_end || p->over || (p->started && s->fd < 0))
 		return SP_E_GONE;
 	rc = buf_add_view(&p->input, data);
-	if (rc != SP_OK) {
-		p->input_full = p->input_full || rc == SP_E_LIMIT;
-		return rc;
-	}
-	if (s->fd >= 0)
+	if (rc == SP_OK && s->fd >= 0)
 		input_flush(p);
-	return SP_OK;
+	if (rc == SP_E_LIMIT || buf_len(&p->input) > PROCESS_INPUT_MAX / 2)
+		p->input_full = true;
+	return rc;
 }
 
 void
@@ -458,7 +456,7 @@ heard_not_started(struct process *p, struct channel_msg *m, struct wire *w)
 		what = buf_view(&b);
 	process_retire(p);
 	if (events != NULL)
-		events->not_started(p->arg, stage, what);
+		events->not_started(p->arg, stage, (int)number, what);
 	buf_clear(&b);
 	return SP_OK;
 }

@@ -21,8 +21,12 @@ struct process_exit {
 
 struct process_events {
 	void (*started)(void *arg, uint32_t pid);
-	/* it never ran: the process is freed after it */
-	void (*not_started)(void *arg, unsigned stage, struct view what);
+	/*
+	 * it never ran: the process is freed after it
+	 * stage: enum sandbox_stage; number: errno or 0, also told in what
+	 */
+	void (*not_started)(void *arg, unsigned stage, int number,
+	    struct view what);
 	/* Borrowed bytes; process_pause() stops more of them. */
 	void (*output)(void *arg, enum process_stream stream, struct view data);
 	/* standard input takes bytes again, or (closed) never will */
@@ -72,8 +76,9 @@ int process_run(struct episode *ep, enum sandbox_side side,
     const struct sandbox_run *run, const struct process_events *events,
     void *arg, struct process **out) must_check;
 /*
- * Queues bytes for its standard input: 0; SP_E_LIMIT more than may wait:
- * writable() follows; SP_E_GONE it is closed; SP_E_NOMEM.
+ * Queues bytes for its standard input: 0; SP_E_LIMIT more than may wait;
+ * SP_E_GONE it is closed; SP_E_NOMEM.  After it p->input_full tells that half
+ * of what may wait does: writable() follows.
  */
 int process_write(struct process *p, struct view data) must_check;
 void process_end_input(struct process *p);

@@ -183,6 +183,23 @@ walk_short(struct walk *w)
 	walk_refuse(w, ADMISSION_MEMORY);
 }
 
+/* Nothing is kept here: the module's hook holds, and is handed the body. */
+static void
+walk_stream(struct walk *w)
+{
+	const struct exchange *x = w->x;
+
+	w->x->patient = true;
+	walk_message(w);
+	if (w->body_off)
+		return;
+	if (!x->request.has_body || x->request_whole)
+		w->module->body_end(&w->r);
+	else if (x->state == EXCHANGE_REQUEST &&
+	    exchange_continue(w->x) != SP_OK)
+		walk_break(w);
+}
+
 /* The HEAD hooks have passed it: the body, if somebody wants it. */
 static void
 walk_collect(struct walk *w)
@@ -191,6 +208,10 @@ walk_collect(struct walk *w)
 	const char *by;
 	uint64_t max = walk_body_max(w, &by);
 
+	if (w->r.streams) {
+		walk_stream(w);
+		return;
+	}
 	if (!w->module->wants_body) {
 		w->body_off = true;
 		walk_message(w);
@@ -482,6 +503,10 @@ walk_on_body(struct exchange *x, struct view data)
 
 	if (w == NULL)
 		return;
+	if (w->r.streams && w->state == WALK_MESSAGE && !w->body_off) {
+		w->module->body(&w->r, data);
+		return;
+	}
 	if (w->body_off || w->state != WALK_BODY) {
 		walk_discard(w, data.n);
 		return;
@@ -517,7 +542,11 @@ walk_on_body_end(struct exchange *x)
 {
 	struct walk *w = x->user;
 
-	if (w != NULL && w->state == WALK_BODY)
+	if (w == NULL)
+		return;
+	if (w->r.streams && w->state == WALK_MESSAGE && !w->body_off)
+		w->module->body_end(&w->r);
+	else if (w->state == WALK_BODY)
 		walk_message(w);
 }
 

@@ -68,7 +68,8 @@ conn_body_wanted(const struct h1_conn *c)
 static void
 conn_body_deadline(struct h1_conn *c)
 {
-	if (!conn_body_wanted(c) || c->continue_due || c->aborting) {
+	if (!conn_body_wanted(c) || c->continue_due || c->aborting ||
+	    c->x.patient) {
 		c->read_at_ms = 0;
 	} else if (c->read_at_ms == 0 || c->progress) {
 		c->read_at_ms = h1_conn_after(c, c->limits->body_timeout_ms);
@@ -275,6 +276,7 @@ conn_open(struct h1_conn *c, struct view head)
 	x->reply_length = -1;
 	x->reply_bodyless = false;
 	x->probe = VIEW_NONE;
+	x->patient = false;
 	x->user = NULL;
 	c->server->stats.exchanges++;
 	x->consumer->open(x->server, x);

@@ -207,7 +207,9 @@ h1_reply_refuse(struct h1_conn *c, unsigned status, const char *what)
 int
 h1_reply_flush(struct h1_conn *c)
 {
-	uint64_t deadline = h1_conn_after(c, c->limits->send_timeout_ms);
+	uint64_t deadline = c->x.patient && c->phase == H1_OPEN
+	    ? 0
+	    : h1_conn_after(c, c->limits->send_timeout_ms);
 	struct view v;
 	struct iovec iov;
 	size_t done;

@@ -501,6 +501,8 @@ conn_body_timeout(struct h2_stream *s)
 static void
 conn_stream_deadline(struct h2_stream *s, uint64_t now)
 {
+	if (s->x.patient && s->phase == H2_OPEN)
+		s->read_at_ms = s->send_at_ms = 0;
 	if (s->read_at_ms != 0 && s->read_at_ms <= now) {
 		if (s->phase == H2_HEAD)
 			conn_calm(s->conn, H2_FLOOD_SLOW_HEAD);

@@ -167,7 +167,8 @@ enum message_type {
 	MESSAGE_KEEPER_EMPTY,
 	MESSAGE_KEEPER_STUCK, /* u32 processes left, bytes what; it tries on */
 	MESSAGE_KEEPER_GONE, /* empty: nothing is left */
-	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, bytes */
+	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, then what
+				 that enum says */
 	MESSAGE_KEEPER_WATCH, /* fd fanotify on the workspace; empty */
 	/* reactor to helper: episodes */
 	MESSAGE_EPISODE_CREATE = 160, /* u32 request, bytes environment */

@@ -121,6 +121,8 @@ static const struct confine_call allowed[] = {
 	{ SCMP_SYS(connect), ON_REACTOR },
 	{ SCMP_SYS(setsockopt), ON_REACTOR },
 	{ SCMP_SYS(getpeername), ON_REACTOR },
+	/* what is to run in a sandbox, sealed */
+	{ SCMP_SYS(memfd_create), ON_REACTOR },
 	/* files are the recorder's, as far as Landlock lets it */
 	{ SCMP_SYS(openat), ON_RECORDER },
 	{ SCMP_SYS(openat2), ON_RECORDER },

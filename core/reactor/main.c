@@ -313,8 +313,12 @@ static int
 reactor_on_episode(struct reactor *a, struct channel_msg *m)
 {
 	struct episode_set *s = gate_episodes(a->gate);
+	int rc = s != NULL ? episode_set_heard(s, m) : SP_E_PROTO;
 
-	return s != NULL ? episode_set_heard(s, m) : SP_E_PROTO;
+	if (rc == SP_E_PROTO)
+		log_error("helper: a message %s makes no sense here",
+		    message_row(m->type)->name);
+	return rc;
 }
 
 static int

@@ -33,7 +33,7 @@ static const struct {
 	/* later releases' directives are unknown */
 	{ "server { listen 1; location / { mcp_agent; } }",
 	    { "t:1: location \"/\" has no handler; expected llm_intercept, "
-	      "sessions, upstreams, status or health",
+	      "sessions, upstreams, episodes, status or health",
 		"t:1: unknown directive \"mcp_agent\"" } },
 	/* syntax */
 	{ S "pid_file /x",
@@ -114,7 +114,7 @@ static const struct {
 	{ "server { listen 1; location / { } }",
 	    { "location \"/\" has no handler; expected llm_intercept, "
 	      "sessions, "
-	      "upstreams, status or health" } },
+	      "upstreams, episodes, status or health" } },
 	{ "server { listen 1; location / { status; health; } }",
 	    { "second handler \"health\"; expected one in a location, it has "
 	      "\"status\"" } },
@@ -522,7 +522,7 @@ test_values(void)
 	    "llm_intercept");
 	tap_ok(conf_module_conf(loc, "status") == NULL, "not its module");
 	tap_ok(conf_module_conf(loc, "nope") == NULL, "no module");
-	tap_is_int(conf_module_index("health"), 4, "index of a module");
+	tap_is_int(conf_module_index("health"), 5, "index of a module");
 	tap_ok(c->captures[0]->sampling_n == 2 &&
 		view_eq(c->captures[0]->sampling[1].value, VIEW("-1")),
 	    "sampling");

@@ -232,9 +232,10 @@ on_started(void *arg, uint32_t pid)
 }
 
 static void
-on_not_started(void *arg, unsigned stage, struct view what)
+on_not_started(void *arg, unsigned stage, int number, struct view what)
 {
 	(void)arg;
+	(void)number;
 	told.not_started += stage != 0;
 	(void)snprintf(told.what, sizeof(told.what), "%.*s", VIEW_ARG(what));
 }

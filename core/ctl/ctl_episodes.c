@@ -1,0 +1,466 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/ctl_episodes.h"
+#include "ctl/ctl_http.h"
+#include "ctl/ctl_record.h"
+#include "ctl/ctl_socket.h"
+#include "ctl/ctl_text.h"
+#include "json/jwrite.h"
+#include "os/fd.h"
+
+enum {
+	EXIT_REFUSED = 1,
+	EXIT_USAGE = 2,
+	BODY_MAX = 1024 * 1024 * 1024,
+	REST_MAX = 64 * 1024,
+	LINE_MAX_BYTES = 256 * 1024 * 1024,
+	IDS_WIDTH = 24,
+};
+
+const char ctl_episodes_usage[] =
+    "       sallyportctl episodes [--json] [list]\n"
+    "       sallyportctl episodes create ENVIRONMENT [ID]\n"
+    "       sallyportctl reset | freeze | thaw | end ID\n"
+    "       sallyportctl diff [--json] ID\n"
+    "       sallyportctl read ID PATH\n"
+    "       sallyportctl put ID PATH < FILE\n"
+    "       sallyportctl events ID\n"
+    "       sallyportctl guarantees\n";
+
+static int
+usage(void)
+{
+	(void)fprintf(stderr, "usage:\n%s", ctl_episodes_usage);
+	return EXIT_USAGE;
+}
+
+void
+ctl_episodes_complain(unsigned status, struct view body)
+{
+	struct buf text = BUF_INIT(1024 * 1024);
+	struct view v = ctl_record_get(body, VIEW("error"));
+
+	(void)fprintf(stderr, "sallyportctl: refused with status %u: ", status);
+	if (ctl_record_string(ctl_record_get(v, VIEW("message")), &text) == 0)
+		ctl_text_print(stderr, buf_view(&text), NULL);
+	(void)fputc('\n', stderr);
+	buf_clear(&text);
+}
+
+static int
+unreachable(const char *url, const char *why, int rc)
+{
+	(void)fprintf(stderr, "sallyportctl: %s: %s: %s\n",
+	    url != NULL ? url : "the control socket", why, err_str(rc));
+	return EXIT_USAGE;
+}
+
+/* ---- one request ---------------------------------------------------------- */
+
+/* The head of a good answer is there: 0; else the exit status, said why. */
+static int
+begin(struct ctl_http_params *p, struct ctl_http *h)
+{
+	struct buf out = BUF_INIT(1024 * 1024);
+	const char *why = "expected an absolute path";
+	unsigned status = 0;
+	int rc = SP_E_ARG;
+
+	p->url = ctl_socket_url();
+	p->location = "/episodes";
+	memset(h, 0, sizeof(*h));
+	h->fd = -1;
+	if (p->url != NULL)
+		rc = ctl_http_open(p, h, &why);
+	if (rc == 0)
+		rc = ctl_http_head(h, &status);
+	if (rc != 0)
+		return unreachable(p->url, why, rc);
+	if (status >= 200 && status < 300)
+		return 0;
+	rc = ctl_http_rest(h, &out);
+	ctl_episodes_complain(status, rc == 0 ? buf_view(&out) : VIEW_NONE);
+	buf_clear(&out);
+	return EXIT_REFUSED;
+}
+
+static int
+broken(int rc)
+{
+	return unreachable(ctl_socket_url(), "the answer broke off", rc);
+}
+
+/* All of a good answer. */
+static int
+ask(struct ctl_http_params *p, struct buf *out)
+{
+	struct ctl_http h;
+	int status = begin(p, &h), rc;
+
+	if (status == 0) {
+		rc = ctl_http_rest(&h, out);
+		status = rc == 0 ? 0 : broken(rc);
+	}
+	ctl_http_close(&h);
+	return status;
+}
+
+/* RFC 3986 s2.3: what is not unreserved is escaped. */
+static int
+put_escaped(struct buf *b, const char *s)
+{
+	int rc = SP_OK;
+
+	for (; *s != '\0' && rc == SP_OK; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		    (c >= '0' && c <= '9') || (c != '\0' && strchr("-._~", c)))
+			rc = buf_add_char(b, (char)c);
+		else
+			rc = buf_printf(b, "%%%02X", c);
+	}
+	return rc;
+}
+
+/* "/ID" and what follows, with a path in the query. */
+static int
+put_rest(struct buf *b, const char *id, const char *what, const char *path)
+{
+	int rc = buf_add_char(b, '/');
+
+	if (rc == SP_OK)
+		rc = put_escaped(b, id);
+	if (rc == SP_OK)
+		rc = buf_add_str(b, what);
+	if (rc == SP_OK && path != NULL)
+		rc = put_escaped(b, path);
+	return rc == SP_OK ? buf_add_char(b, '\0') : rc;
+}
+
+static int
+print(struct view v)
+{
+	if (v.n > 0 && fwrite(v.p, 1, v.n, stdout) != v.n)
+		return EXIT_USAGE;
+	return fflush(stdout) == 0 ? 0 : EXIT_USAGE;
+}
+
+/* ---- episodes ------------------------------------------------------------- */
+
+static void
+print_string(struct view json, int width)
+{
+	struct buf text = BUF_INIT(64 * 1024);
+	size_t n;
+
+	if (ctl_record_string(json, &text) != 0)
+		(void)!buf_add_view(&text, json.n > 0 ? json : VIEW("-"));
+	ctl_text_print(stdout, buf_view(&text), NULL);
+	for (n = buf_len(&text); n < (size_t)width; n++)
+		(void)putchar(' ');
+	(void)putchar(' ');
+	buf_clear(&text);
+}
+
+static void
+print_row(struct view one)
+{
+	print_string(ctl_record_get(one, VIEW("id")), IDS_WIDTH);
+	print_string(ctl_record_get(one, VIEW("environment")), 16);
+	print_string(ctl_record_get(one, VIEW("state")), 9);
+	print_string(ctl_record_get(one, VIEW("processes")), 5);
+	print_string(ctl_record_get(one, VIEW("resets")), 6);
+	print_string(ctl_record_get(one, VIEW("created_at")), 0);
+	(void)putchar('\n');
+}
+
+static int
+list(bool json)
+{
+	struct ctl_http_params p = { .method = "GET", .rest = "" };
+	struct buf out = BUF_INIT(BODY_MAX);
+	int status = ask(&p, &out);
+	struct view all;
+	struct jscan_span v;
+	struct jscan s;
+
+	if (status == 0 && json)
+		status = print(buf_view(&out));
+	if (status == 0 && !json) {
+		(void)printf("%-24s %-16s %-9s %-5s %-6s %s\n", "ID",
+		    "ENVIRONMENT", "STATE", "PROCS", "RESETS", "CREATED");
+		all = ctl_record_get(buf_view(&out), VIEW("episodes"));
+		jscan_init(&s, all, 0);
+		if (jscan_peek(&s) == JSCAN_ARRAY && jscan_enter(&s) == 0)
+			while (
+			    jscan_element(&s) == 1 && jscan_skip(&s, &v) == 0)
+				print_row(jscan_raw(&s, &v));
+		status = print(VIEW_NONE);
+	}
+	buf_clear(&out);
+	return status;
+}
+
+int
+ctl_episodes_create(const char *environment, const char *id, struct buf *out)
+{
+	struct ctl_http_params p = { .method = "POST",
+		.rest = "",
+		.patient = true };
+	struct buf body = BUF_INIT(64 * 1024);
+	struct jwrite w;
+	int status, rc;
+
+	jwrite_init(&w, &body);
+	jwrite_object(&w);
+	jwrite_key(&w, "environment");
+	jwrite_cstr(&w, environment);
+	if (id != NULL) {
+		jwrite_key(&w, "id");
+		jwrite_cstr(&w, id);
+	}
+	jwrite_end_object(&w);
+	rc = jwrite_finish(&w);
+	p.body = buf_view(&body);
+	status = rc == SP_OK ? ask(&p, out)
+			     : unreachable(environment, "no request", rc);
+	buf_clear(&body);
+	return status;
+}
+
+static int
+episodes(int argc, char **argv)
+{
+	struct buf out = BUF_INIT(1024 * 1024);
+	bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+	int status;
+
+	argc -= json;
+	argv += json;
+	if (argc == 1 || (argc == 2 && strcmp(argv[1], "list") == 0))
+		return list(json);
+	if ((argc != 3 && argc != 4) || strcmp(argv[1], "create") != 0)
+		return usage();
+	status = ctl_episodes_create(argv[2], argc == 4 ? argv[3] : NULL, &out);
+	if (status == 0 && json) {
+		status = print(buf_view(&out));
+	} else if (status == 0) {
+		print_string(ctl_record_get(buf_view(&out), VIEW("id")), 0);
+		status = print(VIEW("\n"));
+	}
+	buf_clear(&out);
+	return status;
+}
+
+/* ---- what is done to one -------------------------------------------------- */
+
+/* reset, freeze, thaw, end. */
+static int
+change(int argc, char **argv)
+{
+	bool end = strcmp(argv[0], "end") == 0;
+	struct ctl_http_params p = { .method = end ? "DELETE" : "POST",
+		.patient = true };
+	struct buf rest = BUF_INIT(REST_MAX), what = BUF_INIT(64);
+	struct buf out = BUF_INIT(1024 * 1024);
+	int status = EXIT_USAGE, rc;
+
+	if (argc != 2)
+		return usage();
+	rc = end ? SP_OK : buf_printf(&what, "/%s", argv[0]);
+	if (rc == SP_OK)
+		rc = buf_add_char(&what, '\0');
+	if (rc == SP_OK)
+		rc = put_rest(&rest, argv[1], buf_view(&what).p, NULL);
+	if (rc == SP_OK) {
+		p.rest = buf_view(&rest).p;
+		status = ask(&p, &out);
+	} else {
+		(void)unreachable(argv[1], "no request", rc);
+	}
+	buf_clear(&rest);
+	buf_clear(&what);
+	buf_clear(&out);
+	return status;
+}
+
+/* ---- what is read --------------------------------------------------------- */
+
+static int
+print_change(struct view line)
+{
+	static const char *const kinds[] = { "created", "modified", "deleted",
+		"replaced" };
+	struct view kind = ctl_record_get(line, VIEW("change"));
+	struct view path = ctl_record_get(line, VIEW("path"));
+	char sign = '?';
+	size_t i;
+
+	if (kind.n > 2)
+		kind = view_sub(kind, 1, kind.n - 2);
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (view_eq(kind, view_str(kinds[i])))
+			sign = "AMDR"[i];
+	(void)printf("%c ", sign);
+	print_string(ctl_record_get(line, VIEW("type")), 9);
+	if (path.n == 0) {
+		(void)fputs("base64:", stdout);
+		path = ctl_record_get(line, VIEW("path_b64"));
+	}
+	print_string(path, 0);
+	(void)putchar('\n');
+	return 0;
+}
+
+/* Calls each() for every line, as it comes. */
+static int
+lines(struct ctl_http_params *p, int (*each)(struct view line))
+{
+	struct buf line = BUF_INIT(LINE_MAX_BYTES);
+	struct ctl_http h;
+	struct view data;
+	int status = begin(p, &h), rc = 0;
+	size_t n;
+
+	while (status == 0 && (rc = ctl_http_next(&h, &data)) == 1) {
+		while (rc == 1 && data.n > 0) {
+			n = view_find(data, '\n');
+			if (buf_add_view(&line, view_sub(data, 0, n)) != 0)
+				rc = SP_E_NOMEM;
+			if (rc == 1 && n < data.n && buf_len(&line) > 0) {
+				status = each(buf_view(&line));
+				buf_reset(&line, REST_MAX);
+			}
+			data = view_from(data, n + 1);
+		}
+		if (fflush(stdout) != 0)
+			status = EXIT_USAGE;
+		if (rc != 1)
+			break;
+	}
+	if (status == 0 && rc != 0)
+		status = broken(rc);
+	ctl_http_close(&h);
+	buf_clear(&line);
+	return status;
+}
+
+static int
+print_line(struct view line)
+{
+	(void)fwrite(line.p, 1, line.n, stdout);
+	return putchar('\n') == EOF ? EXIT_USAGE : 0;
+}
+
+static int
+diff_or_events(int argc, char **argv)
+{
+	bool diff = strcmp(argv[0], "diff") == 0;
+	bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+	struct ctl_http_params p = { .method = "GET", .patient = true };
+	struct buf rest = BUF_INIT(REST_MAX);
+	int status, rc;
+
+	if (argc != 2 + json)
+		return usage();
+	rc = put_rest(&rest, argv[1 + json], diff ? "/diff" : "/events", NULL);
+	p.rest = buf_view(&rest).p;
+	status = rc == SP_OK
+	    ? lines(&p, diff && !json ? print_change : print_line)
+	    : unreachable(argv[1], "no request", rc);
+	buf_clear(&rest);
+	return status;
+}
+
+static int
+copy_out(struct ctl_http_params *p)
+{
+	struct ctl_http h;
+	struct view data;
+	int status = begin(p, &h), rc = 0;
+
+	while (status == 0 && (rc = ctl_http_next(&h, &data)) == 1) {
+		rc = fd_write_all(STDOUT_FILENO, data.p, data.n);
+		if (rc != 0)
+			status = unreachable("standard output", "write", rc);
+	}
+	if (status == 0 && rc != 0)
+		status = broken(rc);
+	ctl_http_close(&h);
+	return status;
+}
+
+static int
+read_or_put(int argc, char **argv)
+{
+	bool put = strcmp(argv[0], "put") == 0;
+	struct ctl_http_params p = { .method = put ? "PUT" : "GET",
+		.type = "application/octet-stream",
+		.patient = true };
+	struct buf rest = BUF_INIT(REST_MAX), in = BUF_INIT(BODY_MAX);
+	struct buf out = BUF_INIT(1024 * 1024);
+	int status, rc;
+
+	if (argc != 3)
+		return usage();
+	rc = put_rest(&rest, argv[1], "/files?path=", argv[2]);
+	if (rc == SP_OK && put)
+		rc = fd_read_all(STDIN_FILENO, &in);
+	p.rest = buf_view(&rest).p;
+	p.body = buf_view(&in);
+	status = rc != SP_OK ? unreachable("standard input", "read", rc)
+	    : put            ? ask(&p, &out)
+			     : copy_out(&p);
+	buf_clear(&rest);
+	buf_clear(&in);
+	buf_clear(&out);
+	return status;
+}
+
+static int
+guarantees(int argc, char **argv)
+{
+	struct ctl_http_params p = { .method = "GET", .rest = "/-/guarantees" };
+	struct buf out = BUF_INIT(BODY_MAX);
+	int status;
+
+	(void)argv;
+	if (argc != 1)
+		return usage();
+	status = ask(&p, &out);
+	if (status == 0)
+		status = print(buf_view(&out));
+	buf_clear(&out);
+	return status;
+}
+
+int
+ctl_episodes(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(int argc, char **argv);
+	} rows[] = {
+		{ "episodes", episodes },
+		{ "reset", change },
+		{ "freeze", change },
+		{ "thaw", change },
+		{ "end", change },
+		{ "diff", diff_or_events },
+		{ "events", diff_or_events },
+		{ "read", read_or_put },
+		{ "put", read_or_put },
+		{ "guarantees", guarantees },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (strcmp(argv[0], rows[i].name) == 0)
+			return rows[i].run(argc, argv);
+	return usage();
+}

@@ -1,0 +1,58 @@
+#include "config.h"
+
+#include "http/query.h"
+
+struct view
+query_raw(struct view query, struct view name)
+{
+	struct view pair;
+	size_t eq;
+
+	while (view_split(&query, '&', &pair)) {
+		eq = view_find(pair, '=');
+		if (view_eq(view_sub(pair, 0, eq), name))
+			return eq < pair.n ? view_from(pair, eq + 1) : VIEW("");
+	}
+	return VIEW_NONE;
+}
+
+static int
+hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int
+decode(struct view v, struct buf *out)
+{
+	size_t i;
+	int rc = SP_OK, hi, lo;
+
+	for (i = 0; i < v.n && rc == SP_OK; i++) {
+		if (v.p[i] != '%') {
+			rc = buf_add_char(out, v.p[i]);
+			continue;
+		}
+		if (v.n - i < 3)
+			return SP_E_SYNTAX;
+		hi = hex(v.p[i + 1]);
+		lo = hex(v.p[i + 2]);
+		if (hi < 0 || lo < 0)
+			return SP_E_SYNTAX;
+		rc = buf_add_char(out, (char)(hi * 16 + lo));
+		i += 2;
+	}
+	return rc;
+}
+
+int
+query_get(struct view query, struct view name, struct buf *out)
+{
+	struct view v = query_raw(query, name);
+	int rc = v.p != NULL ? decode(v, out) : SP_OK;
+
+	return rc != SP_OK ? rc : v.p != NULL;
+}

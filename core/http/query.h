@@ -1,0 +1,21 @@
+/* The query of a URL: NAME=VALUE pairs. */
+#ifndef SP_HTTP_QUERY_H
+#define SP_HTTP_QUERY_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/view.h"
+
+/*
+ * The first member of that name, as it stands; p NULL: there is none.
+ */
+struct view query_raw(struct view query, struct view name);
+/*
+ * Decodes its value: appended to out.
+ * Source:  RFC 3986 s2.1; "+" is no space.
+ * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape; SP_E_LIMIT;
+ *          SP_E_NOMEM.
+ */
+int query_get(struct view query, struct view name, struct buf *out) must_check;
+
+#endif
