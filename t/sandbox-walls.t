@@ -608,6 +608,35 @@ def ordinary():
     nothing_left("an ordinary user's")
 
 
+def local():
+    """enforcement local: no walls, but all the rest."""
+    seed = f"{TMP}/local-seed"
+    os.makedirs(seed)
+    with open(f"{seed}/s", "w", encoding="utf-8") as f:
+        f.write("seed\n")
+    fd = os.open(seed, os.O_RDONLY)
+    k = K.Keeper()
+    tap.ok(k.build(K.Spec(flags=K.LOCAL), CG, seed=fd), "a local one",
+           k.failed)
+    os.close(fd)
+    r = k.sh("cat s; echo x >>s; mkdir d; pwd; setsid sleep 998 "
+             ">/dev/null 2>&1 & exit 3")
+    folder = r.out.decode().split()[-1]
+    tap.eq((r.end, r.status, r.out[:5]), (K.END_EXIT, 3, b"seed\n"),
+           "runs in a copy of the seed")
+    tap.eq(k.sh("pwd", cwd="/workspace/d").out.decode().strip(),
+           folder + "/d", "/workspace is that folder")
+    tap.eq(k.file(K.F_READ, "/workspace/s")[::3], (1, b"seed\nx\n"),
+           "whose files are read")
+    k.started(k.start(["/bin/sleep", "997"]))
+    tap.ok(k.end(), "it ends")
+    left = subprocess.run(["pgrep", "-f", "^sleep 99[78]"],
+                          capture_output=True, text=True).stdout
+    tap.eq((os.path.exists(folder), left), (False, ""),
+           "with folder and processes")
+    nothing_left("a local one")
+
+
 run_all((credentials, syscalls, other_abis, filesystems, hostile_seed, running,
          processes, storm, memory, full, limits, shared, watched, files, image,
-         disk, assets, ordinary))
+         disk, assets, ordinary, local))

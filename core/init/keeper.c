@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "init/keeper_file.h"
 #include "init/keeper_run.h"
 #include "init/keeper_watch.h"
+#include "init/sbox_local.h"
 #include "init/sbox_workspace.h"
 #include "os/fd.h"
 
@@ -138,6 +140,8 @@ on_init(void *arg, unsigned ready)
 static int
 watch_init(struct keeper *k, struct sbox_why *why)
 {
+	if (sbox_local(&k->box))
+		return SP_OK;
 	k->init_at =
 	    poller_add(k->po, k->box.init_pidfd, POLLER_READ, on_init, k);
 	if (k->init_at == NULL)
@@ -224,7 +228,11 @@ take_share(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (wire_done(w) != SP_OK)
 		return SP_E_PROTO;
 	memset(&why, 0, sizeof(why));
-	if (sbox_workspace_share(&k->box, &why, &fd) != SP_OK) {
+	if (sbox_local(&k->box))
+		fd = fcntl(k->box.merged, F_DUPFD_CLOEXEC, 0);
+	else if (sbox_workspace_share(&k->box, &why, &fd) != SP_OK)
+		fd = -1;
+	if (fd < 0) {
 		/* the helper waits for it: without it nothing goes on */
 		log_error("workspace cannot be shared: %s: %s", why.what,
 		    strerror(why.en));

@@ -16,6 +16,7 @@
 #include "init/fdmsg.h"
 #include "init/keeper_end.h"
 #include "init/keeper_file.h"
+#include "init/sbox_local.h"
 #include "init/sbox_root.h"
 #include "os/fd.h"
 
@@ -80,6 +81,13 @@ keeper_file_open(struct keeper *k, struct sbox_why *why)
 	ws->userxattr = (k->spec.flags & SANDBOX_USERNS) != 0;
 	ws->uid = k->box.uid;
 	ws->gid = k->box.gid;
+	if (sbox_local(&k->box)) {
+		ws->mounts[0].path = ws->workspace;
+		ws->mounts[0].fd = fcntl(k->box.merged, F_DUPFD_CLOEXEC, 0);
+		ws->mounts[0].writable = true;
+		ws->mounts_n = 1;
+		return SP_OK;
+	}
 	rc = open_mount(k, why, "/", false);
 	for (i = 0; rc == SP_OK; i++) {
 		path = sbox_root_writable(&k->box, i);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "init/keeper_proc.h"
 #include "init/run_check.h"
+#include "init/sbox_local.h"
 #include "os/fd.h"
 
 enum { PROC_SCAN_MAX = 65536 }; /* processes looked at for a signal */
@@ -132,8 +133,15 @@ static void __attribute__((noreturn)) everybody(const struct sbox *b, int signo)
 void
 keeper_proc_signal_all(struct keeper *k, int signo)
 {
-	pid_t pid = fork();
+	struct keeper_proc *p;
+	pid_t pid;
 
+	if (sbox_local(&k->box)) {
+		LIST_FOREACH (p, &k->procs, link)
+			keeper_proc_signal(p, signo);
+		return;
+	}
+	pid = fork();
 	if (pid == 0)
 		everybody(&k->box, signo);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)

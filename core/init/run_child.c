@@ -18,6 +18,7 @@
 #include "init/run_child.h"
 #include "init/sbox_filter.h"
 #include "init/sbox_landlock.h"
+#include "init/sbox_local.h"
 #include "os/fd.h"
 
 enum {
@@ -61,7 +62,9 @@ set_descriptors(const struct run_child *c, struct sbox_why *w, int *say_to)
 	int at[RUN_STDIO], sock, ruleset, i, null;
 
 	sock = fcntl(c->sock, F_DUPFD_CLOEXEC, CHILD_ABOVE);
-	ruleset = fcntl(c->box->ruleset, F_DUPFD_CLOEXEC, CHILD_ABOVE);
+	/* a local one has no rules, but a folder that is its workspace */
+	ruleset = fcntl(sbox_local(c->box) ? c->box->merged : c->box->ruleset,
+	    F_DUPFD_CLOEXEC, CHILD_ABOVE);
 	if (sock < 0 || ruleset < 0)
 		return sbox_why_errno(w, errno, "descriptors");
 	*say_to = sock;
@@ -173,6 +176,10 @@ prepare(const struct run_child *c, struct sbox_why *w, int *say_to)
 		rc = set_limits(b->spec, w);
 	if (rc == SP_OK)
 		rc = sbox_why_stage(w, SANDBOX_STAGE_CREDENTIALS);
+	if (rc == SP_OK && sbox_local(b)) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+		return SP_OK;
+	}
 	if (rc == SP_OK)
 		rc = privs_drop(w, b->uid, b->gid,
 		    (b->spec->flags & SANDBOX_USERNS) != 0);
@@ -200,16 +207,18 @@ process(const struct run_child *c, struct sbox_why *w)
 		_exit(CHILD_FAILED);
 	rc = sbox_why_stage(w, SANDBOX_STAGE_EXEC);
 	/* as the user that it is now: with that user's permissions */
-	if (rc == SP_OK && chdir(c->env->cwd) != 0)
+	if (rc == SP_OK &&
+	    (sbox_local(b) ? sbox_local_chdir(CHILD_RULESET, c->env->cwd)
+			   : chdir(c->env->cwd)) != 0)
 		rc = sbox_why_errno(w, errno, "working directory %s",
 		    c->env->cwd);
 	if (rc == SP_OK)
 		rc = sbox_why_stage(w, SANDBOX_STAGE_LANDLOCK);
-	if (rc == SP_OK)
+	if (rc == SP_OK && !sbox_local(b))
 		rc = sbox_landlock_apply(w, CHILD_RULESET);
 	if (rc == SP_OK)
 		rc = sbox_why_stage(w, SANDBOX_STAGE_SECCOMP);
-	if (rc == SP_OK)
+	if (rc == SP_OK && !sbox_local(b))
 		rc = sbox_filter_load(w, buf_view(&b->filter));
 	w->stage = SANDBOX_STAGE_EXEC;
 	if (rc == SP_OK) {
@@ -235,6 +244,8 @@ enter(const struct run_child *c, struct sbox_why *w)
 		if (rc != SP_OK)
 			return sbox_why_rc(w, rc, "control group");
 	}
+	if (sbox_local(b))
+		return rc;
 	if (rc == SP_OK &&
 	    setns(b->init_pidfd,
 		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |

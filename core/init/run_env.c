@@ -44,7 +44,8 @@ env_put(struct arena *a, struct env_list *l, struct view text)
 static int
 env_defaults(const struct sbox *b, struct arena *a, struct env_list *l)
 {
-	char *home = arena_printf(a, "HOME=%s", sbox_home(b));
+	char *home = arena_printf(a, "HOME=%s",
+	    b->folder[0] != '\0' ? b->folder : sbox_home(b));
 	char *user = arena_printf(a, "USER=%s", sbox_user(b));
 	char *logname = arena_printf(a, "LOGNAME=%s", sbox_user(b));
 	int rc;

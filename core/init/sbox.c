@@ -18,6 +18,7 @@
 #include "init/init1.h"
 #include "init/sbox.h"
 #include "init/sbox_filter.h"
+#include "init/sbox_local.h"
 #include "init/sbox_space.h"
 #include "init/sbox_workspace.h"
 #include "os/fd.h"
@@ -74,30 +75,12 @@ sbox_home(const struct sbox *b)
 
 /* ---- the leaf -------------------------------------------------------------- */
 
-static uint64_t
-add_bytes(uint64_t a, uint64_t b)
-{
-	return b > UINT64_MAX - a ? UINT64_MAX : a + b;
-}
-
-/*
- * The bound on memory is on what processes take; files in memory have bounds
- * of their own and come on top, so that a full one is ENOSPC and not a kill.
- */
+/* The bound on memory has files in memory in it: a full one is ENOSPC. */
 static struct cgroup_limits
 limits(const struct sandbox_spec *s)
 {
 	struct cgroup_limits l = { s->memory_bytes, s->pids, s->cpu_milli };
-	size_t i;
 
-	if (l.memory_bytes > 0) {
-		l.memory_bytes = add_bytes(l.memory_bytes, s->workspace_bytes);
-		l.memory_bytes = add_bytes(l.memory_bytes, s->shm_bytes);
-		/* HOME, /tmp, and the others */
-		for (i = 0; i < s->read_write.n + 2; i++)
-			l.memory_bytes =
-			    add_bytes(l.memory_bytes, s->tmp_bytes);
-	}
 	if (l.pids > 0)
 		l.pids++; /* pid 1 */
 	return l;
@@ -219,6 +202,10 @@ sbox_build(struct sbox *b, struct sbox_why *why)
 {
 	int rc = sbox_why_stage(why, SANDBOX_STAGE_SPEC);
 
+	if (rc == SP_OK && sbox_local(b)) {
+		rc = make_cgroup(b, why);
+		return rc == SP_OK ? sbox_local_make(b, why) : rc;
+	}
 	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS) &&
 	    (b->spec->uid == 0 || b->spec->gid == 0 || b->spec->init_uid == 0))
 		rc = sbox_why_errno(why, EINVAL,
@@ -256,6 +243,8 @@ sbox_kill(struct sbox *b)
 		(void)!cgroup_kill(&b->cgroup);
 	if (b->init_pidfd >= 0)
 		(void)pidfd_send_signal(b->init_pidfd, SIGKILL, NULL, 0);
+	if (b->spec != NULL && sbox_local(b))
+		(void)sbox_local_kill();
 }
 
 static int
@@ -286,6 +275,11 @@ sbox_wait_empty(struct sbox *b, uint64_t ms, uint32_t *left)
 	int rc = reap_init(b, until_ms), empty;
 
 	*left = rc == SP_OK ? 0 : 1;
+	if (b->spec != NULL && sbox_local(b)) {
+		*left = sbox_local_kill();
+		if (*left > 0)
+			return SP_E_TIMEOUT;
+	}
 	if (!b->cgroup_made)
 		return rc;
 	empty = cgroup_wait_empty(&b->cgroup, rc == SP_OK ? ms : 0, left);
@@ -298,6 +292,7 @@ sbox_clear(struct sbox *b)
 	int rc = SP_OK;
 	size_t i;
 
+	sbox_local_clear(b);
 	sbox_workspace_clear(b);
 	fd_close(&b->seed_mnt);
 	fd_close(&b->assets_mnt);

@@ -58,7 +58,8 @@ struct sandbox_spec {
 	struct view cgroup; /* name of the leaf: "slot-3-agent" */
 	struct view hostname;
 	uint32_t init_uid, uid, gid;
-	uint64_t memory_bytes, pids, cpu_milli;
+	uint64_t memory_bytes; /* processes, and files in memory */
+	uint64_t pids, cpu_milli;
 	uint64_t files, file_bytes; /* RLIMIT_NOFILE, RLIMIT_FSIZE */
 	uint64_t workspace_bytes, workspace_inodes;
 	uint64_t tmp_bytes, tmp_inodes, shm_bytes;
