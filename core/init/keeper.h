@@ -22,21 +22,21 @@ enum keeper_state {
 
 struct keeper {
 	enum keeper_state state;
+	bool helper_gone; /* nobody to answer to */
+	bool has_spec, frozen, told_stuck;
+	bool sampling; /* the timer is armed */
 	struct channel *helper;
 	struct poller *po;
 	struct poller_fd *helper_at;
 	struct buf body; /* of what is being said */
-	bool helper_gone; /* nobody to answer to */
 
 	struct arena *arena; /* of the spec */
 	struct buf spec_text;
 	struct sandbox_spec spec;
-	bool has_spec;
 	struct sbox box;
 
 	LIST_HEAD(keeper_procs, keeper_proc) procs;
 	size_t procs_n;
-	bool frozen;
 
 	LIST_HEAD(keeper_jobs, keeper_job) jobs; /* file work under way */
 	size_t jobs_n;
@@ -48,7 +48,6 @@ struct keeper {
 	struct poller_fd *init_at; /* pid 1 has died */
 	struct poller_timer *end; /* the next look whether it is empty */
 	uint64_t end_at_us;
-	bool told_stuck;
 };
 
 /*

@@ -80,15 +80,19 @@ keeper_watch_oom_kills(struct keeper *k)
 void
 keeper_watch_wake(struct keeper *k)
 {
-	if (k->box.cgroup_made && k->state == KEEPER_SERVE && k->procs_n == 1)
-		poller_timer_set(k->sample, SAMPLE_MS);
+	if (!k->box.cgroup_made || k->state != KEEPER_SERVE || k->sampling)
+		return;
+	k->sampling = true;
+	poller_timer_set(k->sample, SAMPLE_MS);
 }
 
 void
 keeper_watch_rest(struct keeper *k)
 {
-	if (k->procs_n == 0)
-		poller_timer_stop(k->sample);
+	if (k->procs_n > 0)
+		return;
+	k->sampling = false;
+	poller_timer_stop(k->sample);
 }
 
 void

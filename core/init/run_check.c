@@ -100,7 +100,8 @@ run_check_session(pid_t pid)
 		/* proc_pid_stat(5): behind the name's last ")" come state,
 		 * parent, group, session */
 		rest = buf_view(&text);
-		for (at = rest.n; at > 0 && rest.p[at - 1] != ')'; at--)
+		for (at = rest.n;
+		     at > 0 && rest.p != NULL && rest.p[at - 1] != ')'; at--)
 			continue;
 		rest = view_trim(view_from(rest, at));
 		for (i = 0; i < 4; i++)
