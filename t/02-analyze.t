@@ -23,7 +23,8 @@ FLAGS = ["-std=gnu11", "-Icore", "-Imodules", "-Icontrib/scripted-model",
 # Where bytes that somebody else chose are taken apart, and what privileged
 # programs do with them.
 PARSERS = ("core/json", "core/http", "core/ipc", "core/conf", "core/codec",
-           "core/recorder", "core/helper", "core/os", "core/base", "modules")
+           "core/recorder", "core/helper", "core/init", "core/os",
+           "core/base", "modules")
 
 
 def digest(path, tool, extra):

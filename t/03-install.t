@@ -15,7 +15,8 @@ import tap  # noqa: E402
 
 PROGRAMS = ["sbin/sallyport", "bin/sallyportctl",
             "libexec/sallyport/sallyport-reactor",
-            "libexec/sallyport/sallyport-recorder"]
+            "libexec/sallyport/sallyport-recorder",
+            "libexec/sallyport/sallyport-init"]
 EXAMPLES = ["share/doc/sallyport/examples/" + x for x in (
     "minimal.conf", "sallyport.conf", "sallyport.service",
     "sallyport.socket")] + ["share/sallyport/verify_trace.py"]
@@ -31,7 +32,9 @@ def readelf(path, *args):
 def hardened(path):
     """What of it is missing."""
     head, dynamic = readelf(path, "-h"), readelf(path, "-d")
-    segments, symbols = readelf(path, "-l"), readelf(path, "--dyn-syms")
+    segments = readelf(path, "-l")
+    # a static one has what it needs in itself
+    symbols = readelf(path, "--dyn-syms" if "INTERP" in segments else "-s")
     stack = re.search(r"GNU_STACK.*", segments)
     return [name for name, good in (
         ("PIE", "DYN" in re.search(r"Type:.*", head).group(0)),

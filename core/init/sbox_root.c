@@ -335,7 +335,9 @@ become_root(struct sbox_why *w, int root)
 		return sbox_why_errno(w, errno,
 		    "pivot_root (not from an initial ramfs)");
 	/* on it lie, from above, the keeper's scratch and the host's root */
-	if (umount2(".", MNT_DETACH) != 0 || umount2(".", MNT_DETACH) != 0)
+	if (umount2(".", MNT_DETACH) != 0)
+		return sbox_why_errno(w, errno, "leaving the scratch");
+	if (umount2(".", MNT_DETACH) != 0)
 		return sbox_why_errno(w, errno, "leaving the host's root");
 	if (chdir("/") != 0)
 		return sbox_why_errno(w, errno, "/");
