@@ -363,7 +363,10 @@ class Cgroups:
                         v1 == os.path.exists(f"{top}/cgroup.controllers"):
                     continue
                 path = f"{top}/{name}"
-                os.makedirs(path, exist_ok=True)
+                try:
+                    os.makedirs(path, exist_ok=True)
+                except OSError:  # in a container it is read-only
+                    break
                 self.paths[index] = path
                 self.fds[index] = (os.open(path, os.O_RDONLY), v1)
                 break

@@ -117,7 +117,7 @@ static const struct {
 	    "bad value" },
 	{ E("worker frames /usr/bin/x { factory a:b; action_class a:b; "
 	    "episodes 1; }"),
-	    "belongs in environment; not in worker" },
+	    "environment; not in worker" },
 	{ E("\nworker stdio /tmp/py;"),
 	    "t:2: program \"/tmp/py\" of the worker lies where episodes "
 	    "write" },
