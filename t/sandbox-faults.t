@@ -72,6 +72,11 @@ def freezing():
            "nothing starts in a frozen one")
     tap.eq(freeze(0), (5, 0, 0), "and thawed")
     tap.eq(k.run(["/bin/true"]).status, 0, "then it runs on")
+    # frozen on its way in: it starts when it may, or has started
+    q = k.start(["/bin/true"])
+    freeze(1)
+    freeze(0)
+    tap.eq(k.finish(q).status, 0, "a start that was frozen half way goes on")
     freeze(1)
     tap.ok(k.end(), "a frozen one ends, too")
     nothing_left("freezing")

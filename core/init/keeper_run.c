@@ -207,6 +207,11 @@ on_timer(void *arg)
 {
 	struct keeper_proc *p = arg;
 
+	/* who is frozen on its way in has time; v1's freezer holds the dead */
+	if (!p->started && p->k->frozen) {
+		poller_timer_set(p->timer, KEEPER_RUN_START_MS);
+		return;
+	}
 	if (!p->started && !p->failed) {
 		(void)!sbox_why_stage(&p->why, SANDBOX_STAGE_ENTER);
 		(void)sbox_why_errno(&p->why, ETIMEDOUT,
