@@ -3,6 +3,7 @@
 Whatever happens, nothing is left behind.  Numbers as in the list of cases."""
 import atexit
 import errno
+import json
 import os
 import shutil
 import signal
@@ -212,6 +213,11 @@ def cpu():
     tap.ok(r.end == K.END_TIMEOUT and used < 0.9,
            "56: a tenth of a processor is no more than that", used)
     tap.ok(any(e[0] == 1 for e in k.events), "and samples came")
+    seen = [json.loads(e[2]) for e in k.events if e[0] == 2]
+    tap.ok(any({"sleep", "sh"} <= {p["name"] for p in s["processes"]} and
+               s["more"] == 0 for s in seen), "with the processes", seen)
+    tap.eq([e[1] for e in k.events], list(range(1, len(k.events) + 1)),
+           "numbered without a gap")
     k.end()
     nothing_left("cpu")
 

@@ -5,6 +5,7 @@
 #include <sys/fanotify.h>
 
 #include "base/clock.h"
+#include "init/keeper_sample.h"
 #include "init/keeper_watch.h"
 #include "os/fd.h"
 
@@ -111,6 +112,10 @@ keeper_watch_sample(void *arg)
 	    wire_put_u64(b, u.cpu_us) == SP_OK &&
 	    wire_put_u64(b, u.memory_bytes) == SP_OK &&
 	    wire_put_u32(b, (uint32_t)u.pids) == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
+	b = keeper_body(k);
+	if (begin_event(k, b, SANDBOX_EVENT_PROCESS) == SP_OK &&
+	    keeper_sample_processes(k, b) == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 	(void)keeper_watch_oom_kills(k);
 	poller_timer_set(k->sample, SAMPLE_MS);

@@ -11,9 +11,8 @@
 
 enum { CHECK_FILE_MAX = 16 * 1024 };
 
-/* The value of "Name:\tvalue" in the file's text. */
-static struct view
-status_field(struct view text, const char *name)
+struct view
+run_check_field(struct view text, const char *name)
 {
 	struct view line, key = view_str(name);
 
@@ -26,7 +25,7 @@ status_field(struct view text, const char *name)
 static int
 expect(struct sbox_why *w, struct view text, const char *name, const char *want)
 {
-	struct view is = status_field(text, name);
+	struct view is = run_check_field(text, name);
 
 	if (view_eq(is, view_str(want)))
 		return SP_OK;
@@ -47,7 +46,8 @@ check_status(struct sbox_why *w, const struct sbox *b, struct view text)
 
 	rc = expect(w, text, "NoNewPrivs:", "1");
 	/* 3: it had a filter, which has killed it by now */
-	if (rc == SP_OK && !view_eq(status_field(text, "Seccomp:"), VIEW("3")))
+	if (rc == SP_OK &&
+	    !view_eq(run_check_field(text, "Seccomp:"), VIEW("3")))
 		rc = expect(w, text, "Seccomp:", "2");
 	for (i = 0; i < sizeof(empty) / sizeof(empty[0]) && rc == SP_OK; i++)
 		rc = expect(w, text, empty[i], "0000000000000000");

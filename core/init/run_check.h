@@ -15,6 +15,9 @@
  */
 int run_check(struct sbox_why *w, const struct sbox *b, pid_t pid) must_check;
 
+/* The value of "Name:\tvalue" in the text of a status file; else empty. */
+struct view run_check_field(struct view text, const char *name);
+
 /* The session of a process, as the keeper sees it; 0 when there is none. */
 pid_t run_check_session(pid_t pid);
 
