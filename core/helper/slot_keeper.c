@@ -20,8 +20,10 @@ enum {
 	KEEPER_QUEUE_MAX = 1024 * 1024,
 	KEEPER_FILES = 4096,
 	KEEPER_MESSAGES_PER_TURN = 32,
-	KEEPER_INTERNAL = UINT32_MAX, /* owner's number of our own request */
 };
+
+/* owner's number of our own request */
+static const uint32_t keeper_internal = UINT32_MAX;
 
 static const char keeper_program[] = "sallyport-init";
 
@@ -228,7 +230,7 @@ slot_keeper_build(struct slot_keeper *k, int net_fd, int workspace_fd)
 int
 slot_keeper_share(struct slot_keeper *k)
 {
-	return slot_ask(k->slot, k->side, MESSAGE_KEEPER_SHARE, KEEPER_INTERNAL,
+	return slot_ask(k->slot, k->side, MESSAGE_KEEPER_SHARE, keeper_internal,
 	    VIEW_NONE, -1);
 }
 
@@ -347,7 +349,7 @@ keeper_on_shared(struct slot_keeper *k, struct channel_msg *m)
 	wire_init(&w, m->body);
 	c = call_find(s, wire_u32(&w));
 	if (wire_done(&w) != SP_OK || c == NULL || c->run ||
-	    c->owners != KEEPER_INTERNAL || &s->keepers[c->keeper] != k)
+	    c->owners != keeper_internal || &s->keepers[c->keeper] != k)
 		return SP_E_PROTO;
 	call_remove(s, c);
 	if (s->state != SLOT_BUILDING || other->side == 0)
