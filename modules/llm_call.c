@@ -94,6 +94,7 @@ open_turn(struct llm_call *c, struct view asked)
 	p.generation = gate_generation_of(c->r);
 	p.capture = c->capture;
 	p.session = c->r->session;
+	p.episode = c->r->episode;
 	p.wall_us = c->wall_us;
 	p.flags = turn_flags(c);
 	p.meta = buf_view(&meta);

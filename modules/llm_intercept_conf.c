@@ -3,7 +3,7 @@
 
 #define LLM(field) offsetof(struct llm_intercept_conf, field)
 
-static const char *const keys[] = { "open", "session", NULL };
+static const char *const keys[] = { "open", "session", "auto", NULL };
 static const char *const off[] = { "off", NULL };
 
 static int
@@ -113,11 +113,13 @@ static const struct conf_directive rows[] = {
 	    .type = CONF_CHOICE,
 	    .offset = LLM(keys),
 	    .choices = keys,
-	    .def = "session",
-	    .args = "open | session",
+	    .def = "auto",
+	    .args = "open | session | auto",
 	    .doc = "Who may call: only the key of a session, or anyone.\n"
 		   "Calls without such a key then belong to the session "
-		   "default." },
+		   "default,\ninside an episode to the one of its id.\n"
+		   "With auto it is open inside episodes, and session "
+		   "elsewhere." },
 	{ .name = "session_path",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_ONOFF,
@@ -161,10 +163,14 @@ is_beneath(struct view path, struct view root)
 static int
 check(struct conf_parse *p, void *conf)
 {
-	const struct llm_intercept_conf *c = conf;
+	struct llm_intercept_conf *c = conf;
 	const struct conf_location *loc = conf_current_location(p);
 	size_t i;
 
+	/* whose call it is, the listener inside says */
+	if (c->keys == LLM_KEYS_AUTO)
+		c->keys = loc->server->environment != NULL ? LLM_KEYS_OPEN
+							   : LLM_KEYS_SESSION;
 	for (i = 0; i < c->pass.n; i++) {
 		if (!is_beneath(c->pass.v[i], loc->path))
 			return conf_error(p,

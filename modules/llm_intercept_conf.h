@@ -4,7 +4,7 @@
 
 #include "conf/conf.h"
 
-enum llm_keys { LLM_KEYS_OPEN, LLM_KEYS_SESSION };
+enum llm_keys { LLM_KEYS_OPEN, LLM_KEYS_SESSION, LLM_KEYS_AUTO };
 
 struct llm_intercept_conf {
 	const struct conf_upstream *upstream;

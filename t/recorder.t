@@ -168,11 +168,11 @@ class Recorder:
         self.reactor = Channel(mine)
 
     def open(self, handle, session="default", meta=b"", flags=STREAM,
-             capture=b"c", generation=1):
+             capture=b"c", generation=1, episode=b""):
         self.reactor.send(TURN_OPEN, struct.pack("<II", handle, generation) +
                           put_bytes(capture) + put_bytes(session.encode()) +
                           struct.pack("<QI", 1764000000123456, flags) +
-                          put_bytes(meta))
+                          put_bytes(meta) + put_bytes(episode))
 
     @staticmethod
     def entry(handle, kind, data, more=0):
@@ -298,7 +298,7 @@ def test_turn():
     r = Recorder(home("turn"))
     eq(r.first, (READY, b""), "ready")
     eq(r.state[0:1] + (r.state[1][0],), (REC_STATE, 1), "accepting")
-    r.open(7, meta=b'{"path":"/v1/chat/completions"}')
+    r.open(7, meta=b'{"path":"/v1/chat/completions"}', episode=b"ep-1")
     # the request in three pieces, events several in one message, one cut
     r.data(7, REQUEST, REQ[:10], 1)
     r.data(7, REQUEST, REQ[10:50], 1)
@@ -316,6 +316,7 @@ def test_turn():
     rec = lines_of(r.file())[0]
     eq(list(rec)[:5], ["turn", "session", "episode", "request", "response"],
        "order of the members")
+    eq(rec["episode"], "ep-1", "the episode")
     eq(rec["response"]["choices"][0]["message"]["content"], "hello",
        "the content")
     eq(rec["completion_token_ids"], [100, 101, 102, 103, 104], "the ids")

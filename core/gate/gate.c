@@ -4,8 +4,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "conf/conf_env.h"
 #include "gate/episode.h"
 #include "gate/gate_priv.h"
+#include "gate/inside.h"
 #include "json/jwrite.h"
 #include "os/cred.h"
 #include "os/fd.h"
@@ -240,7 +242,7 @@ gate_port_name(const struct gate_door *d, int fd)
  * A port of that name, without a socket: one that is closed, or a new one.
  * So there are never more than different addresses were listened on.
  */
-static struct gate_port *
+struct gate_port *
 gate_port_get(struct gate *g, char *name)
 {
 	struct gate_port *p, **grown;
@@ -249,7 +251,7 @@ gate_port_get(struct gate *g, char *name)
 	for (i = 0; i < g->ports_n; i++) {
 		p = g->ports[i];
 		if (p->listener != NULL || p->door != NULL ||
-		    strcmp(p->name, name) != 0)
+		    p->inside != NULL || strcmp(p->name, name) != 0)
 			continue;
 		mem_free(name);
 		return p;
@@ -284,6 +286,20 @@ gate_door_port(struct gate *g, struct gate_door *d, int fd)
 	mem_free(d->port->name);
 	d->port->name = name;
 	return SP_OK;
+}
+
+int
+gate_port_listen(struct gate *g, struct gate_port *p, int fd)
+{
+	int rc = g->draining
+	    ? SP_E_STATE
+	    : listener_new(g->loop, fd, gate_accept, p, &p->listener);
+
+	if (rc != SP_OK)
+		fd_close(&fd);
+	else
+		gate_listeners_arm(g);
+	return rc;
 }
 
 /* A socket for a door of that generation; nothing is accepted yet. */
@@ -357,11 +373,17 @@ gate_check_server(const struct conf_server *s, struct buf *err)
 static int
 gate_check_modules(const struct conf *conf, struct buf *err)
 {
-	size_t i;
+	size_t i, j;
 	int rc = SP_OK;
 
 	for (i = 0; i < conf->servers_n && rc == SP_OK; i++)
 		rc = gate_check_server(conf->servers[i], err);
+	for (i = 0; i < conf->environments_n && rc == SP_OK; i++)
+		for (j = 0; j < conf->environments[i]->insides_n && rc == SP_OK;
+		     j++)
+			rc =
+			    gate_check_server(conf->environments[i]->insides[j],
+				err);
 	return rc;
 }
 
@@ -471,6 +493,8 @@ gate_commit(struct gate *g)
 	for (i = 0; i < g->current->doors_n; i++)
 		if (g->current->doors[i].port != NULL)
 			g->current->doors[i].port->door = &g->current->doors[i];
+	if (g->inside != NULL)
+		inside_commit(g->inside, before);
 	gate_close_unused(g);
 	gate_listeners_arm(g);
 	generation_unref(before);
@@ -683,6 +707,7 @@ gate_free(struct gate *g)
 	for (i = g->modules_set_up; i-- > 0;)
 		if (gate_modules[i]->stop != NULL)
 			gate_modules[i]->stop(g);
+	inside_free(g->inside);
 	episode_set_free(g->episodes);
 	generation_reap(g, true);
 	for (i = 0; i < g->ports_n; i++) {
@@ -807,14 +832,64 @@ gate_episodes(const struct gate *g)
 	return g->episodes;
 }
 
+struct inside *
+gate_inside(const struct gate *g)
+{
+	return g->inside;
+}
+
+static int
+gate_helper_send(void *arg, enum message_type type, struct view body, int fd)
+{
+	struct gate *g = arg;
+
+	return g->helper_send(g->helper_arg, type, body, fd);
+}
+
+static void
+gate_on_listener(void *arg, uint32_t slot, uint32_t generation, uint32_t index,
+    int fd)
+{
+	struct gate *g = arg;
+
+	inside_listener(g->inside, slot, generation, index, fd);
+}
+
+static void
+gate_on_source(void *arg, uint32_t slot, uint32_t generation, bool files,
+    int fd)
+{
+	struct gate *g = arg;
+
+	inside_source(g->inside, slot, generation, files, fd);
+}
+
+static void
+gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
+{
+	struct gate *g = arg;
+
+	inside_news(g->inside, ep, n);
+}
+
 int
 gate_set_helper(struct gate *g,
     int (*send)(void *arg, enum message_type type, struct view body, int fd),
     void *arg)
 {
-	struct episode_world w = { .loop = g->loop, .send = send, .arg = arg };
+	struct episode_world w = {
+		.loop = g->loop,
+		.send = gate_helper_send,
+		.listener = gate_on_listener,
+		.source = gate_on_source,
+		.news = gate_on_news,
+		.arg = g,
+	};
 
-	g->episodes = episode_set_new(&w);
+	g->helper_send = send;
+	g->helper_arg = arg;
+	g->inside = inside_new(g);
+	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
 	return g->episodes != NULL ? SP_OK : SP_E_NOMEM;
 }
 

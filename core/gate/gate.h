@@ -18,6 +18,7 @@
 struct admission; /* admission.h */
 struct episode_set; /* episode.h */
 struct gate;
+struct inside; /* inside.h */
 struct generation; /* a configuration in use: gate_priv.h */
 struct metrics; /* metrics.h */
 struct pressure; /* pressure.h */
@@ -79,6 +80,7 @@ struct gate_request {
 	const char *principal;
 	const char *outcome; /* "ok", "denied", "client_gone", ... */
 	struct view session;
+	struct view episode; /* whose listener it came by; empty: none's */
 	uint64_t number;
 };
 
@@ -188,6 +190,7 @@ struct roster *gate_roster(const struct gate *g); /* roster.h */
 struct admission *gate_admission(const struct gate *g); /* admission.h */
 /* NULL until gate_set_helper(). */
 struct episode_set *gate_episodes(const struct gate *g); /* episode.h */
+struct inside *gate_inside(const struct gate *g); /* inside.h; likewise */
 /*
  * The way to the helper: episodes can be had from now on.
  * Parameters: send, see episode_world.

@@ -52,6 +52,8 @@ struct gate_port {
 	char *name; /* "127.0.0.1:7000", for the log */
 	struct listener *listener; /* NULL: closed */
 	struct gate_door *door; /* today's; NULL: it has none any more */
+	struct inside_port *inside; /* of an episode; NULL: of this host */
+	struct generation *pinned; /* the door's, when it is an older one */
 };
 
 /*
@@ -68,6 +70,10 @@ struct generation {
 	struct forward *forward;
 	struct gate_door *doors; /* by conf_listen.index */
 	size_t doors_n;
+	/* of `inside` blocks: by environment, then by conf_listen.index */
+	struct gate_door *insides;
+	size_t insides_n;
+	size_t *inside_first; /* by conf_environment.index, and one more */
 };
 
 struct gate {
@@ -82,6 +88,10 @@ struct gate {
 	struct roster *roster;
 	struct admission *admission;
 	struct episode_set *episodes; /* NULL: no helper to ask */
+	struct inside *inside; /* with them */
+	int (*helper_send)(void *arg, enum message_type type, struct view body,
+	    int fd);
+	void *helper_arg;
 	struct pressure *pressure;
 	struct quota *quota; /* of connections */
 	unsigned extra_n; /* those that are one too many */
@@ -123,6 +133,9 @@ int generation_new(struct gate *g, const struct gate_source *src,
 struct generation *generation_ref(struct generation *n);
 /* The last one is freed from the loop, as its pools may be in use now. */
 void generation_unref(struct generation *n); /* NULL allowed */
+/* The door of an environment's listener, or NULL. */
+struct gate_door *generation_inside(const struct generation *n,
+    struct view environment, uint32_t index);
 /* Frees those that nobody holds; all of them: whoever holds them. */
 void generation_reap(struct gate *g, bool all);
 
@@ -162,6 +175,13 @@ int memory_init(struct gate *g, uint64_t max) must_check;
 
 /* ---- gate.c --------------------------------------------------------------- */
 
+/*
+ * A port of that name (taken), without a socket: one that is closed, or a new
+ * one.  NULL without memory.
+ */
+struct gate_port *gate_port_get(struct gate *g, char *name) must_check;
+/* It has a door; accepts from now on.  fd is taken. */
+int gate_port_listen(struct gate *g, struct gate_port *p, int fd) must_check;
 /* Listeners accept, or rest, as it is now. */
 void gate_listeners_arm(struct gate *g);
 /* Tells the gate that a request is over. */

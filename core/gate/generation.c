@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "conf/conf_env.h"
 #include "gate/gate_priv.h"
 #include "net/tls.h"
 
@@ -165,6 +166,85 @@ generation_fill(struct generation *n)
 	return rc;
 }
 
+/* One `inside` block: a server at its addresses. */
+static int
+generation_inside_place(struct generation *n, size_t first,
+    const struct conf_server *s)
+{
+	struct gate_door *d;
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; i < s->listens_n && rc == SP_OK; i++) {
+		d = &n->insides[first + s->listens[i].index];
+		if (d->servers == NULL)
+			d->servers = mem_calloc(s->environment->insides_n + 1,
+			    sizeof(const struct conf_server *));
+		if (d->servers == NULL)
+			return SP_E_NOMEM;
+		if (d->servers_n == 0)
+			d->conf = &s->listens[i];
+		d->servers[d->servers_n++] = s;
+		rc = generation_limits(n->gate, d);
+	}
+	return rc;
+}
+
+static size_t
+generation_inside_count(const struct conf_environment *e)
+{
+	size_t i, j, most = 0;
+
+	for (i = 0; i < e->insides_n; i++)
+		for (j = 0; j < e->insides[i]->listens_n; j++)
+			if (e->insides[i]->listens[j].index >= most)
+				most = e->insides[i]->listens[j].index + 1;
+	return most;
+}
+
+static int
+generation_insides(struct generation *n)
+{
+	const struct conf *c = n->conf;
+	const struct conf_environment *e;
+	size_t i, j;
+	int rc = SP_OK;
+
+	n->inside_first =
+	    mem_calloc(c->environments_n + 1, sizeof(*n->inside_first));
+	if (n->inside_first == NULL)
+		return SP_E_NOMEM;
+	for (i = 0; i < c->environments_n; i++) {
+		n->inside_first[i] = n->insides_n;
+		n->insides_n += generation_inside_count(c->environments[i]);
+	}
+	n->inside_first[i] = n->insides_n;
+	n->insides = mem_calloc(n->insides_n + 1, sizeof(*n->insides));
+	if (n->insides == NULL)
+		return SP_E_NOMEM;
+	for (i = 0; i < c->environments_n; i++) {
+		e = c->environments[i];
+		for (j = 0; j < e->insides_n && rc == SP_OK; j++)
+			rc = generation_inside_place(n, n->inside_first[i],
+			    e->insides[j]);
+	}
+	return rc;
+}
+
+struct gate_door *
+generation_inside(const struct generation *n, struct view environment,
+    uint32_t index)
+{
+	const struct conf_environment *e = conf_env_find(n->conf, environment);
+	struct gate_door *d;
+
+	if (e == NULL ||
+	    index >= n->inside_first[e->index + 1] - n->inside_first[e->index])
+		return NULL;
+	d = &n->insides[n->inside_first[e->index] + index];
+	return d->servers_n > 0 ? d : NULL;
+}
+
 static int
 generation_doors(struct generation *n, struct buf *err)
 {
@@ -176,6 +256,8 @@ generation_doors(struct generation *n, struct buf *err)
 		return SP_E_NOMEM;
 	n->doors_n = n->conf->listens_n + (n->conf->control != NULL);
 	rc = generation_fill(n);
+	if (rc == SP_OK)
+		rc = generation_insides(n);
 	for (i = 0; i < n->doors_n && rc == SP_OK; i++) {
 		err_assert(n->doors[i].servers_n > 0);
 		rc = generation_limits(n->gate, &n->doors[i]);
@@ -198,6 +280,10 @@ generation_free(struct generation *n)
 		mem_free(n->doors[i].servers);
 	}
 	mem_free(n->doors);
+	for (i = 0; n->insides != NULL && i < n->insides_n; i++)
+		mem_free(n->insides[i].servers);
+	mem_free(n->insides);
+	mem_free(n->inside_first);
 	forward_free(n->forward);
 	conf_free(n->owned);
 	mem_free(n);

@@ -117,6 +117,22 @@ session_take(struct gate_request *r, struct roster_session *s,
 	return arena_dup(r->x->arena, s->m.id, &out->id);
 }
 
+/* Without a key: inside an episode the one of its name, else `default`. */
+static int
+session_unkeyed(struct gate_request *r, struct session_found *out)
+{
+	struct roster_session *s;
+
+	if (r->episode.n == 0 || r->gate == NULL)
+		return SP_OK;
+	/* whoever made a session of that name has its budget kept */
+	s = roster_find(gate_roster(r->gate), r->episode);
+	if (s != NULL)
+		return session_take(r, s, out);
+	out->id = r->episode;
+	return SP_OK;
+}
+
 int
 session_find(struct gate_request *r, const struct conf_capture *capture,
     bool open, struct session_found *out)
@@ -133,7 +149,7 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 	if (rc != SP_OK)
 		/* nobody asked for a key: what clients send of habit is no
 		 * matter */
-		return open ? SP_OK : rc;
+		return open ? session_unkeyed(r, out) : rc;
 	if (key.p != NULL && o != NULL)
 		s = roster_by_key(o, key);
 	if (s != NULL)
@@ -142,7 +158,7 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 	    (!open || capture != NULL))
 		return SP_E_STATE;
 	if (open)
-		return SP_OK;
+		return session_unkeyed(r, out);
 	return key.p != NULL && o != NULL && roster_ended(o, key) ? SP_E_GONE
 								  : SP_E_DENIED;
 }

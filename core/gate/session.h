@@ -11,7 +11,7 @@ enum { SESSION_ID_MAX = 128 };
 struct session_found {
 	struct view id; /* static or the exchange's arena */
 	const struct conf_capture *capture; /* NULL: nothing is recorded */
-	struct roster_session *session; /* NULL: the session `default` */
+	struct roster_session *session; /* NULL: one without a key */
 	bool open; /* no key was asked, or none of ours came */
 };
 
@@ -23,7 +23,8 @@ bool session_id_valid(struct view id);
  */
 int session_key(const struct head_fields *f, struct view *key) must_check;
 /*
- * Whose call this is, by its key.  A session keeps to its own capture,
+ * Whose call this is, by its key; without one, that of the session `default`,
+ * or inside an episode of the one that is named after it.  A session keeps to its own capture,
  * whatever door its key comes to, unless that records nothing.
  * Context: HEAD phase.
  * Parameters: capture, the door's, or NULL; open: `keys open`.

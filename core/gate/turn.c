@@ -357,6 +357,8 @@ turn_encode_open(const struct turn_params *p, struct turn_opening **out)
 		rc = wire_put_u32(&b, p->flags);
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, p->meta);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, p->episode);
 	v = buf_view(&b);
 	o = rc == SP_OK ? mem_alloc(sizeof(*o) + v.n) : NULL;
 	if (o != NULL && v.p != NULL) {

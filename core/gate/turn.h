@@ -34,6 +34,7 @@ struct turn_params {
 	uint32_t generation; /* whose the capture is */
 	const struct conf_capture *capture; /* for the call */
 	struct view session; /* its id */
+	struct view episode; /* its id, or empty */
 	uint64_t wall_us; /* arrival of the request */
 	uint32_t flags; /* enum message_turn_flag */
 	struct view meta; /* a JSON object */

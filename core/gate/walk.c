@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "gate/gate_priv.h"
+#include "gate/inside.h"
 #include "gate/route.h"
 #include "gate/session.h"
 
@@ -583,6 +584,27 @@ walk_path(struct walk *w)
 	return rc;
 }
 
+/* Whose it is: the listener alone says so. */
+static int
+walk_episode(struct walk *w)
+{
+	const struct episode *ep;
+
+	if (w->port->inside == NULL)
+		return SP_OK;
+	ep = inside_episode(w->port->inside);
+	if (ep == NULL) {
+		w->r.outcome = "not_found";
+		walk_error(w, 421, "closed_listener",
+		    "the episode of this connection is over");
+		return SP_E_NOTFOUND;
+	}
+	if (arena_dup(w->x->arena, view_str(ep->id), &w->r.episode) == SP_OK)
+		return SP_OK;
+	walk_fail(w);
+	return SP_E_NOMEM;
+}
+
 static int
 walk_route(struct walk *w)
 {
@@ -667,12 +689,14 @@ walk_on_open(void *server, struct exchange *x)
 	w->x = w->r.x = x;
 	w->r.gate = g;
 	w->r.number = ++g->number;
-	w->r.generation = generation_ref(g->current);
 	w->port = g->ports[x->listener];
+	w->r.generation = generation_ref(
+	    w->port->pinned != NULL ? w->port->pinned : g->current);
 	LIST_INSERT_HEAD(&g->walks, w, link);
 	g->walks_n++;
-	if (walk_path(w) == SP_OK && walk_route(w) == SP_OK &&
-	    walk_token(w) == SP_OK && walk_room(w) == SP_OK)
+	if (walk_path(w) == SP_OK && walk_episode(w) == SP_OK &&
+	    walk_route(w) == SP_OK && walk_token(w) == SP_OK &&
+	    walk_room(w) == SP_OK)
 		walk_step(w, walk_hook(w, GATE_HEAD));
 }
 

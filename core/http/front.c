@@ -258,6 +258,20 @@ front_drain(struct front *f)
 	h2_server_drain(f->h2);
 }
 
+void
+front_cut(struct front *f, unsigned listener)
+{
+	struct front_conn *c, *next;
+
+	for (c = TAILQ_FIRST(&f->conns); c != NULL; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->listener == listener)
+			front_drop(c, false);
+	}
+	h1_server_cut(f->h1, listener);
+	h2_server_cut(f->h2, listener);
+}
+
 unsigned
 front_shed(struct front *f, unsigned most)
 {

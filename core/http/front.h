@@ -49,6 +49,11 @@ int front_accept(struct front *f, int fd, struct tls_ctx *tls,
     const struct front_guest *guest) must_check;
 void front_drain(struct front *f);
 /*
+ * Ends every connection that came by that listener, with what is open on it.
+ * Not from within a callback of the consumer.
+ */
+void front_cut(struct front *f, unsigned listener);
+/*
  * Closes connections that serve nothing now, the oldest first, at most that
  * many: returns how many.  Not from within a callback of the consumer.
  */

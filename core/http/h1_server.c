@@ -235,6 +235,18 @@ h1_server_drain(struct h1_server *s)
 	}
 }
 
+void
+h1_server_cut(struct h1_server *s, unsigned listener)
+{
+	struct h1_conn *c, *next;
+
+	for (c = TAILQ_FIRST(&s->conns); c != NULL; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->x.listener == listener)
+			h1_conn_gone(c, EXCHANGE_GONE_SHUTDOWN);
+	}
+}
+
 unsigned
 h1_server_shed(struct h1_server *s, unsigned most)
 {

@@ -76,7 +76,8 @@ int h1_server_refuse(struct h1_server *s, struct stream *st, uint64_t number,
     const char *what) must_check;
 /* Closes idle connections, and the others after their exchange. */
 void h1_server_drain(struct h1_server *s);
-/* As front_shed() and front_queued(). */
+/* As front_cut(), front_shed() and front_queued(). */
+void h1_server_cut(struct h1_server *s, unsigned listener);
 unsigned h1_server_shed(struct h1_server *s, unsigned most);
 uint64_t h1_server_queued(const struct h1_server *s);
 void h1_server_stats(const struct h1_server *s, struct h1_server_stats *out);

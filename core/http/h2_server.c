@@ -263,6 +263,18 @@ h2_server_drain(struct h2_server *s)
 	}
 }
 
+void
+h2_server_cut(struct h2_server *s, unsigned listener)
+{
+	struct h2_conn *c, *next;
+
+	for (c = TAILQ_FIRST(&s->conns); c != NULL; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->listener == listener)
+			h2_conn_gone(c, EXCHANGE_GONE_SHUTDOWN);
+	}
+}
+
 unsigned
 h2_server_shed(struct h2_server *s, unsigned most)
 {

@@ -78,6 +78,7 @@ int h2_server_adopt(struct h2_server *s, struct stream *st, struct view bytes,
  */
 void h2_server_drain(struct h2_server *s);
 /* As front_shed() and front_queued(). */
+void h2_server_cut(struct h2_server *s, unsigned listener);
 unsigned h2_server_shed(struct h2_server *s, unsigned most);
 uint64_t h2_server_queued(const struct h2_server *s);
 void h2_server_stats(const struct h2_server *s, struct h2_server_stats *out);

@@ -70,7 +70,8 @@ enum message_type {
 	 * u32 turn handle (the reactor's, unique while open), u32 generation,
 	 * bytes name of the capture, bytes session id, u64 wall clock us at
 	 * the request's arrival, u32 flags (enum message_turn_flag), bytes
-	 * meta: a JSON object whose members go into the record's "metadata".
+	 * meta: a JSON object whose members go into the record's "metadata",
+	 * bytes id of the episode or empty.
 	 * A recorder that does not know the generation (it was started after
 	 * that ended) takes its own capture of that name.
 	 */

@@ -304,7 +304,10 @@ write_head(struct record *r, const struct reqinfo *q, struct jwrite *w)
 	jwrite_key(w, "session");
 	jwrite_string(w, r->session);
 	jwrite_key(w, "episode");
-	jwrite_null(w);
+	if (r->episode.n > 0)
+		jwrite_string(w, r->episode);
+	else
+		jwrite_null(w);
 	write_request(r, q, w);
 }
 

@@ -18,6 +18,7 @@ struct record_system {
 struct record {
 	/* given */
 	struct view session; /* a checked id */
+	struct view episode; /* likewise; empty: none */
 	uint64_t turn;
 	uint64_t turn_high; /* the highest number given out so far */
 	uint64_t wall_us;

@@ -217,7 +217,7 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 int
 turns_open(struct turns *t, struct view body)
 {
-	struct view capture, session, meta;
+	struct view capture, session, meta, episode;
 	uint32_t handle, generation;
 	struct turn *u, *other;
 	struct wire w;
@@ -235,9 +235,11 @@ turns_open(struct turns *t, struct view body)
 	u->wall_us = wire_u64(&w);
 	u->flags = wire_u32(&w);
 	meta = wire_bytes(&w);
+	episode = wire_bytes(&w);
 	other = find(t, handle);
 	if (wire_done(&w) != 0 || capture.n == 0 || capture.n > CONF_NAME_MAX ||
 	    !store_session_valid(session) || !meta_valid(meta) ||
+	    (episode.n > 0 && !store_session_valid(episode)) ||
 	    (other != NULL && !other->ended) || t->open_n >= TURNS_OPEN_MAX) {
 		mem_free(u);
 		return SP_E_PROTO;
@@ -250,6 +252,8 @@ turns_open(struct turns *t, struct view body)
 	}
 	buf_init(&u->meta, MESSAGE_CONTROL_MAX);
 	rc = buf_add_view(&u->meta, meta);
+	if (episode.n > 0)
+		memcpy(u->episode, episode.p, episode.n);
 	if (rc == 0)
 		rc = turn_add(t, u, session);
 	if (rc != 0) {
@@ -442,6 +446,7 @@ write_turn(struct turns *t, struct turn *u)
 	struct record *r = &u->result;
 
 	r->session = view_str(u->session);
+	r->episode = view_str(u->episode);
 	r->turn = u->number;
 	r->turn_high = u->trace != NULL ? u->trace->turn_high : 0;
 	r->wall_us = u->wall_us;

@@ -25,6 +25,7 @@ struct turn {
 	int trace_rc; /* then why */
 	bool refuse; /* and the reactor was not told so yet */
 	char session[STORE_SESSION_MAX + 1];
+	char episode[STORE_SESSION_MAX + 1]; /* "" none */
 	uint64_t number, wall_us, opened_us;
 	unsigned flags;
 	struct buf meta;

@@ -163,6 +163,7 @@ stop(void)
 static const struct turn_params params = { .generation = 2,
 	.capture = &capture,
 	.session = { "default", 7 },
+	.episode = { "ep-1", 4 },
 	.wall_us = 99,
 	.flags = MESSAGE_TURN_STREAM,
 	.meta = { "{\"a\":1}", 7 } };
@@ -252,6 +253,7 @@ whole_turn(void)
 	tap_is_int((long long)wire_u64(&w), 99, "clock");
 	tap_is_int(wire_u32(&w), MESSAGE_TURN_STREAM, "flags");
 	tap_ok(view_eq(wire_bytes(&w), VIEW("{\"a\":1}")), "meta");
+	tap_ok(view_eq(wire_bytes(&w), VIEW("ep-1")), "episode");
 	tap_is_int(wire_done(&w), SP_OK, "nothing more");
 	tap_is_int(hear(&handle, &body), MESSAGE_TURN_DATA, "TURN_DATA");
 	tap_is_int(handle, first, "handle");
