@@ -1,0 +1,494 @@
+#!/usr/bin/python3
+"""Episodes as the helper makes them, asked for by a reactor of the test's.
+
+The reactor is t/unit/fake_reactor: it passes on what it is told, also what no
+reactor would say.  Keepers, networks and control groups are the real ones.
+"""
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import tap  # noqa: E402
+
+BUILD = os.environ.get("SP_BUILDDIR", ROOT)
+PATIENCE = 60
+
+if os.geteuid() != 0:
+    tap.skip_all("episodes need root here")
+
+CREATE, RESET, END, FREEZE, FILE, FILE_PUT, RUN, SIGNAL, RESUME = \
+    range(160, 169)
+MADE, REFUSED, LISTENER, NFLOG, WATCH, ENDED, FROZEN, FILE_DONE, FILE_DATA, \
+    STDIO, STARTED, NOT_STARTED, EXITED, EVENT, GUARANTEES = range(176, 191)
+UNKNOWN, CAPACITY, FAILED, UNCLEAN, STATE = range(1, 6)
+AGENT = 1
+
+CONF = """
+state_dir {dir}/state;
+error_log stderr info;
+environment echo {{
+    workspace {dir}/ws; workspace_size 16m; episodes {episodes}; warm {warm};
+    teardown_timeout 3s;
+    sandbox {{ memory 128m; pids 64; uid 300000 4096; }}
+}}
+server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
+"""
+
+
+def setup():
+    tmp = tempfile.mkdtemp(prefix="sp-episodes-")
+    os.chmod(tmp, 0o755)
+    os.mkdir(os.path.join(tmp, "bin"))
+    for src, dst in (("sallyport", "sallyport"),
+                     ("sallyport-init", "sallyport-init"),
+                     ("sallyport-recorder", "sallyport-recorder"),
+                     ("t/unit/fake_reactor", "sallyport-reactor")):
+        path = os.path.join(BUILD, src)
+        if not os.access(path, os.X_OK):
+            shutil.rmtree(tmp)
+            tap.skip_all(f"{path} is not built")
+        shutil.copy(path, os.path.join(tmp, "bin", dst))
+    os.mkdir(os.path.join(tmp, "ws"))
+    with open(os.path.join(tmp, "ws", "hello"), "w") as f:
+        f.write("hello\n")
+    return tmp
+
+
+TMP = setup()
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE
+    while True:
+        got = condition()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise TimeoutError(what)
+        time.sleep(0.005)
+
+
+def u32(*v):
+    return b"".join(struct.pack("<I", x) for x in v)
+
+
+def text(v):
+    v = v if isinstance(v, bytes) else v.encode()
+    return u32(len(v)) + v
+
+
+def run_spec(argv, env=(), flags=0, timeout_ms=0, cwd=""):
+    out = u32(0x4e555231, flags) + struct.pack("<Q", timeout_ms) + text(cwd)
+    for items in (argv, env):
+        out += u32(len(items)) + b"".join(text(x) for x in items)
+    return out
+
+
+def leaves():
+    """Control groups of slots, wherever they are."""
+    out = []
+    for at, dirs, _ in os.walk("/sys/fs/cgroup"):
+        out += [os.path.join(at, d) for d in dirs if d.startswith("slot-")]
+    return sorted(out)
+
+
+def host():
+    """What episodes might leave on this host."""
+    links = sorted(x for x in os.listdir("/sys/class/net")
+                   if x.startswith("sp-"))
+    with open("/proc/self/mountinfo") as f:
+        mounts = sum(1 for _ in f)
+    return links, mounts, keepers()
+
+
+def keepers():
+    out = []
+    for pid in os.listdir("/proc"):
+        if pid.isdigit():
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    if f.read().startswith(b"sallyport-init") and \
+                            in_our_tree(int(pid)):
+                        out.append(int(pid))
+            except OSError:
+                pass
+    return sorted(out)
+
+
+def in_our_tree(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/exe").startswith(TMP)
+    except OSError:
+        return False
+
+
+class Daemon:
+    """sallyport with the reactor of the test's, and the way to it."""
+
+    def __init__(self, episodes=2, warm=0, wait=True):
+        self.log_path = os.path.join(TMP, "log")
+        self.conf = os.path.join(TMP, "sallyport.conf")
+        with open(self.conf, "w") as f:
+            f.write(CONF.format(dir=TMP, episodes=episodes, warm=warm))
+        self.s = None
+        self.request = 0
+        self.start(wait)
+
+    def start(self, wait=True):
+        self.log_at = os.path.getsize(self.log_path) \
+            if os.path.exists(self.log_path) else 0
+        with open(self.log_path, "ab") as log:
+            self.p = subprocess.Popen(
+                [os.path.join(TMP, "bin", "sallyport"), "-c", self.conf],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if wait:
+            self.connect()
+
+    def log(self):
+        with open(self.log_path, errors="replace") as f:
+            f.seek(self.log_at)
+            return f.read()
+
+    def address(self):
+        for line in self.log().splitlines():
+            if "ready: listening on 127.0.0.1:" in line:
+                return int(line.rsplit(":", 1)[1])
+        if self.p.poll() is not None:
+            raise RuntimeError("sallyport ended: " + self.log()[-2000:])
+        return None
+
+    def connect(self):
+        port = until(self.address, "readiness")
+        self.s = socket.create_connection(("127.0.0.1", port))
+        self.s.settimeout(PATIENCE)
+        self.buf = b""
+        self.msgs, self.out, self.eof, self.files = [], {}, set(), []
+
+    def say(self, *words):
+        self.s.sendall((" ".join(str(w) for w in words) + "\n").encode())
+
+    def msg(self, kind, body):
+        self.say("msg", kind, body.hex())
+
+    def read(self):
+        while b"\n" not in self.buf:
+            got = self.s.recv(262144)
+            if not got:
+                raise EOFError
+            self.buf += got
+        line, self.buf = self.buf.split(b"\n", 1)
+        word, *rest = line.decode().split(" ")
+        if word == "msg":
+            self.msgs.append((int(rest[0]), bytes.fromhex(rest[1]),
+                              int(rest[2])))
+        elif word == "out":
+            key = int(rest[0]), int(rest[1])
+            self.out[key] = self.out.get(key, b"") + bytes.fromhex(rest[2])
+        elif word == "eof":
+            self.eof.add((int(rest[0]), int(rest[1])))
+        elif word == "file":
+            self.files.append(bytes.fromhex(rest[0]))
+
+    def wait(self, kinds, match=lambda body: True):
+        """The next message of those kinds that matches, with what it says."""
+        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+        while True:
+            for i, (kind, body, fd) in enumerate(self.msgs):
+                if kind in kinds and match(body):
+                    del self.msgs[i]
+                    return kind, body, fd
+            self.read()
+
+    def number(self):
+        self.request += 1
+        return self.request
+
+    def create(self, env="echo"):
+        """(slot, generation), or the refusal's reason and text."""
+        n = self.number()
+        self.msg(CREATE, u32(n) + text(env))
+        kind, body, _ = self.wait(
+            (MADE, REFUSED),
+            lambda b: n in struct.unpack_from("<III", b.ljust(12, b"\0")))
+        if kind == MADE:
+            return struct.unpack_from("<II", body)
+        return body[4], body[9:].decode()
+
+    def end(self, ep):
+        n = self.number()
+        self.msg(END, u32(n, *ep))
+        return self.wait(
+            (ENDED, REFUSED), lambda b: n in struct.unpack_from("<III", b)
+        )[0] == ENDED
+
+    def reset(self, ep):
+        n = self.number()
+        self.msg(RESET, u32(n, *ep))
+        kind, body, _ = self.wait((MADE, REFUSED))
+        if kind == MADE:
+            return struct.unpack_from("<II", body)
+        return body[4], body[9:].decode()
+
+    def run(self, ep, argv, **kw):
+        """A process to its end: (end, status, stdout), or the stage."""
+        h = self.begin(ep, argv, **kw)
+        kind, body, _ = self.wait(
+            (EXITED, NOT_STARTED),
+            lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+        if kind == NOT_STARTED:
+            return "stage", body[12], body[21:].decode()
+        while (h, 1) not in self.eof:
+            self.read()
+        return body[12], body[13], self.out.get((h, 1), b"")
+
+    def begin(self, ep, argv, **kw):
+        h = self.number()
+        self.say("fd", RUN, (u32(*ep) + bytes([AGENT]) + u32(h)).hex(),
+                 run_spec(argv, **kw).hex())
+        return h
+
+    def stop(self, how=signal.SIGTERM):
+        if self.s is not None:
+            self.s.close()
+        self.p.send_signal(how)
+        return self.p.wait(PATIENCE)
+
+
+def sh(d, ep, script):
+    return d.run(ep, ["/bin/sh", "-c", script])
+
+
+def test_life():
+    d = Daemon()
+    ep = d.create()
+    tap.ok(isinstance(ep[1], int), f"an episode: {ep}")
+    tap.eq(sh(d, ep, "cat hello; echo x > new; id -u"),
+              (1, 0, b"hello\n300001\n"), "a process in its workspace")
+    tap.eq(sh(d, ep, "exit 7")[:2], (1, 7), "its exit status")
+    tap.eq(sh(d, ep, "kill -9 $$")[:2], (2, 9), "a signal")
+    tap.eq(d.run(ep, ["/no/such"])[0], "stage", "what is not there")
+    h = d.begin(ep, ["/bin/cat"], flags=1)
+    d.wait(STARTED)
+    d.say("in", h, b"to and fro".hex())
+    d.say("in", h)
+    d.wait(EXITED)
+    while (h, 1) not in d.eof:
+        d.read()
+    tap.eq(d.out.get((h, 1)), b"to and fro", "input and output")
+    h = d.begin(ep, ["/bin/sleep", "1000"])
+    d.wait(STARTED)
+    d.msg(SIGNAL, u32(*ep, h) + bytes([15]))
+    _, body, _ = d.wait(EXITED)
+    tap.eq(tuple(body[12:14]), (2, 15), "a signal is passed on")
+    tap.eq(d.run(ep, ["/bin/sleep", "1000"], timeout_ms=100)[0], 3,
+              "a timeout")
+    two = d.reset(ep)
+    tap.ok(isinstance(two[1], int) and two != ep, f"a reset: {two}")
+    tap.eq(sh(d, two, "ls"), (1, 0, b"hello\n"),
+              "everything is as in the beginning")
+    d.msg(RESET, u32(99, *ep))
+    _, body, _ = d.wait(REFUSED)
+    tap.eq(body[4], UNKNOWN, "the old one is not known")
+    other = d.create()
+    third = d.create()
+    tap.eq(third[0], CAPACITY, "no more than are allowed")
+    tap.eq(d.create("none")[0], UNKNOWN, "no such environment")
+    tap.ok(d.end(two) and d.end(other), "both are ended")
+    tap.eq(d.stop(), 0, "a stop")
+    until(lambda: not keepers(), "the end of keepers")
+    tap.eq(leaves(), LEAVES, "no control group is left")
+    tap.eq(host(), HOST, "nor anything else")
+
+
+def test_deaths():
+    d = Daemon(warm=1)
+    ep = d.create()
+    h = d.begin(ep, ["/bin/sleep", "1000"])
+    d.wait(STARTED)
+    mine = [k for k in keepers() if os.stat(f"/proc/{k}").st_uid == 0]
+    os.kill(mine[0], signal.SIGKILL)
+    kind, body, _ = d.wait(ENDED)
+    tap.eq(struct.unpack_from("<III", body)[:2], ep,
+              "its keeper is killed: the episode ends")
+    again = d.create()
+    tap.eq(sh(d, again, "echo here")[2], b"here\n", "another one is made")
+    sandbox = [k for k in keepers() if os.stat(f"/proc/{k}").st_uid != 0]
+    for pid in sandbox:
+        os.kill(pid, signal.SIGKILL)
+    _, body, _ = d.wait(ENDED)
+    tap.eq(struct.unpack_from("<II", body), again,
+              "its pid 1 is killed: the episode ends")
+    ep = d.create()
+    # a reactor that leaves finds its episodes with the next
+    d.say("bye")
+    try:
+        while True:
+            d.read()
+    except (EOFError, OSError):
+        pass
+    until(lambda: "reactor serves again" in d.log(), "the next reactor")
+    d.connect()
+    d.msg(RESUME, b"")
+    _, body, _ = d.wait(MADE)
+    tap.eq(struct.unpack_from("<III", body), (*ep, 0),
+              "the next reactor is told of it")
+    tap.eq(sh(d, ep, "echo still")[2], b"still\n", "it lives")
+    tap.ok(d.end(ep), "and ends")
+    tap.eq(d.stop(), 0, "a stop")
+    until(lambda: not keepers(), "the end of keepers")
+    tap.eq(leaves(), LEAVES, "no control group is left")
+
+
+def test_killed():
+    """kill -9 of the helper at any moment; the next start is clean."""
+    rnd = random.Random(4711)
+    for n in range(12):
+        d = Daemon(warm=2, wait=False)
+        try:
+            if n % 3:
+                d.connect()
+                ep = d.create()
+                if n % 3 == 2:
+                    d.begin(ep, ["/bin/sh", "-c",
+                                 "setsid sleep 1000 & echo x > y; wait"])
+                    d.msg(RESET, u32(77, *ep))
+            time.sleep(rnd.random() * 0.1)
+        except (EOFError, OSError, RuntimeError):
+            pass
+        d.stop(signal.SIGKILL)
+    until(lambda: not keepers(), "the death of sandboxes with the helper")
+    d = Daemon()
+    tap.ok("sweeping" in d.log() or not leaves(), "the next start sweeps")
+    tap.eq(d.stop(), 0, "and stops")
+    tap.eq(leaves(), LEAVES, "no control group is left after 12 kills")
+    tap.eq(host(), HOST, "nor anything else")
+    with open(os.path.join(TMP, "state", "slots"), "w") as f:
+        f.write("sallyport-slots 1\nslots 3\n")
+    d = Daemon(wait=False)
+    tap.ok(d.p.wait(PATIENCE) != 0 and "cannot be understood" in d.log(),
+           "a torn journal refuses the start")
+    os.unlink(os.path.join(TMP, "state", "slots"))
+
+
+def test_hostile():
+    """What no reactor would say ends the reactor, and nothing else."""
+    rnd = random.Random(815)
+    d = Daemon()
+    ep = d.create()
+    bad = [
+        ("short", RESET, u32(1)), ("long", END, u32(1, 2, 3, 4)),
+        ("a keeper's message", 144, u32(1)), ("the recorder's", 96, b"\1\0"),
+        ("no such type", 9999, b""), ("from the helper", MADE, u32(1, 1, 1, 0)),
+        ("name over its end", CREATE, u32(1, 4000) + b"echo"),
+        ("signal 0", SIGNAL, u32(*ep, 1) + b"\0"),
+        ("freeze 7", FREEZE, u32(1, *ep) + b"\7"),
+        ("run without a descriptor", RUN, u32(*ep) + b"\1" + u32(5)),
+    ]
+    for n, (what, kind, body) in enumerate(bad):
+        head = struct.pack("<HHI", kind, 1, 1000)
+        d.say("raw", (head + body).hex(), 0)
+        d = lost(d)
+        tap.ok(True, f"the reactor is ended: {what}")
+    for n in range(20):
+        junk = bytes(rnd.randrange(256) for _ in range(rnd.randrange(64)))
+        d.say("raw", junk.hex() or "00", rnd.choice((0, 1, 2, 60)))
+        d = lost(d)
+    tap.ok(True, "and of 20 pieces of junk, with descriptors and without")
+    d.msg(RESUME, b"")
+    _, body, _ = d.wait(MADE)
+    tap.eq(struct.unpack_from("<II", body), ep, "the episode lives on")
+    # what fits the table and makes no sense is refused, or no matter
+    for slot, generation in ((0, 999), (4000000000, 1), (ep[0] + 1, ep[1])):
+        d.msg(END, u32(55, slot, generation))
+        _, body, _ = d.wait(REFUSED)
+        tap.eq(body[4], UNKNOWN, f"no episode {slot}/{generation}")
+    h = d.number()
+    d.say("fd", RUN, (u32(*ep) + bytes([AGENT]) + u32(h)).hex(), "00ff")
+    kind, body, _ = d.wait(NOT_STARTED)
+    tap.eq(body[12], 1, "a run that is none is refused at stage spec")
+    d.say("fd", RUN, (u32(*ep) + bytes([3]) + u32(h)).hex(),
+          run_spec(["/bin/true"]).hex())
+    d.wait(NOT_STARTED)
+    tap.ok(True, "no oracle where there is none")
+    tap.eq(sh(d, ep, "echo well")[2], b"well\n", "the episode is well")
+    tap.ok(d.end(ep), "and ends")
+    tap.eq(d.stop(), 0, "a stop")
+
+
+def lost(d):
+    """The reactor was ended and another one serves."""
+    try:
+        while True:
+            d.read()
+    except (EOFError, OSError):
+        pass
+    count = d.log().count("reactor serves again")
+    d.restarts = getattr(d, "restarts", 0)
+    until(lambda: d.log().count("reactor serves again") > d.restarts,
+          "the next reactor")
+    d.restarts = d.log().count("reactor serves again")
+    del count
+    d.connect()
+    return d
+
+
+def test_reload():
+    d = Daemon()
+    ep = d.create()
+    with open(d.conf) as f:
+        text_ = f.read()
+    with open(d.conf, "w") as f:
+        f.write(text_.replace("memory 128m", "memory 64m"))
+    r = subprocess.run([os.path.join(TMP, "bin", "sallyport"), "-s", "reload",
+                        "-c", d.conf], capture_output=True, text=True,
+                       timeout=PATIENCE, check=False)
+    tap.ok(r.returncode == 1 and "environment \"echo\" has changed" in r.stderr,
+           "a change of an environment that lives is refused by name")
+    tap.eq(sh(d, ep, "echo on")[2], b"on\n", "and it lives on")
+    d.end(ep)
+    d.stop()
+
+
+def test_many():
+    d = Daemon(episodes=16, warm=0)
+    n = [d.number() for _ in range(16)]
+    for x in n:
+        d.msg(CREATE, u32(x) + text("echo"))
+    made = [struct.unpack_from("<II", d.wait((MADE, REFUSED))[1])
+            for _ in n]
+    tap.eq(len(set(made)), 16, "sixteen at once")
+    tap.eq(sh(d, made[15], "echo x > a; ls")[2], b"a\nhello\n",
+              "each with a workspace")
+    tap.eq(sh(d, made[0], "ls")[2], b"hello\n", "of its own")
+    for x in made:
+        d.msg(END, u32(d.number(), *x))
+    for x in made:
+        d.wait(ENDED)
+    tap.eq(d.stop(), 0, "all ended")
+    tap.eq(leaves(), LEAVES, "no control group is left")
+
+
+# ours: in a network namespace of the test's own
+if os.environ.get("SP_IN_NETNS") != "1":
+    os.environ["SP_IN_NETNS"] = "1"
+    shutil.rmtree(TMP)
+    os.execvp("unshare", ["unshare", "-n", "--mount", sys.executable,
+                          os.path.abspath(__file__)])
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+LEAVES, HOST = leaves(), host()
+try:
+    for test in (test_life, test_deaths, test_hostile, test_reload, test_many,
+                 test_killed):
+        test()
+finally:
+    shutil.rmtree(TMP, ignore_errors=True)
+tap.done()
