@@ -427,6 +427,30 @@ wants_egress(const struct conf *c)
 	return false;
 }
 
+/* What a daemon left whose state_dir is gone: the block is ours now. */
+static int
+start_sweep_one(void *arg, uint32_t slot)
+{
+	struct episodes *e = arg;
+	struct buf why = BUF_INIT(START_WHY_MAX);
+	struct sweep sw = {
+		.slot = slot,
+		.has_net = e->world.privileged,
+		.cgroups = e->cgroups.fd,
+		.cgroups_v1 = e->cgroups.v1,
+		.disk_fd = e->disk_fd,
+		.timeout_ms = START_SWEEP_MS,
+	};
+	int rc = sweep_run(&sw, &why);
+
+	if (rc != SP_OK)
+		complain("sallyport: what another run left cannot be removed "
+			 "(slot %" PRIu32 "): %.*s",
+		    slot, VIEW_ARG(buf_view(&why)));
+	buf_clear(&why);
+	return rc;
+}
+
 static int
 start_host(struct episodes *e)
 {
@@ -453,6 +477,9 @@ start_host(struct episodes *e)
 	}
 	e->journal.block = e->block.block;
 	rc = slot_journal_place(&e->journal, &e->cgroups);
+	if (rc == SP_OK)
+		rc = sweep_find(e->cgroups.fd, e->block.block * SLOT_BLOCK_N,
+		    SLOT_BLOCK_N, start_sweep_one, e);
 	if (rc == SP_OK)
 		rc = guarantee_probe(&e->guarantee, &gw);
 out:

@@ -1,15 +1,20 @@
 #include "config.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "helper/job.h"
 #include "helper/netns.h"
 #include "helper/sweep.h"
 #include "ipc/sandbox_msg.h"
+#include "os/fd.h"
 #include "os/tree.h"
 
 enum { SWEEP_SPARE_MS = 10 * 1000 }; /* over what its parts may take */
@@ -27,6 +32,59 @@ sweep_leaf(uint32_t slot, unsigned side, char out[65])
 
 	(void)snprintf(out, 65, "slot-%" PRIu32 "-%s", slot,
 	    name != NULL ? name : "x");
+}
+
+/* The number in "slot-N-side" when it is one of those. */
+static bool
+sweep_number(const char *name, uint32_t first, uint32_t n, uint32_t *slot)
+{
+	struct view v = view_str(name), number;
+	uint64_t value;
+
+	if (!view_starts(v, VIEW("slot-")))
+		return false;
+	v = view_from(v, 5);
+	number = view_sub(v, 0, view_find(v, '-'));
+	if (num_u64(number, first, (uint64_t)first + n - 1, &value) != SP_OK)
+		return false;
+	*slot = (uint32_t)value;
+	return true;
+}
+
+static int
+sweep_find_in(int tree, uint32_t first, uint32_t n,
+    int (*found)(void *arg, uint32_t slot), void *arg)
+{
+	int fd = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct dirent *d;
+	uint32_t slot;
+	int rc = SP_OK;
+	DIR *dir;
+
+	dir = fd >= 0 ? fdopendir(fd) : NULL;
+	if (dir == NULL) {
+		rc = err_from_errno(errno);
+		fd_close(&fd);
+		return rc;
+	}
+	while (rc == SP_OK && (d = readdir(dir)) != NULL)
+		if (sweep_number(d->d_name, first, n, &slot))
+			rc = found(arg, slot);
+	(void)closedir(dir);
+	return rc;
+}
+
+int
+sweep_find(const int cgroups[CGROUP_HIERARCHIES], uint32_t first, uint32_t n,
+    int (*found)(void *arg, uint32_t slot), void *arg)
+{
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; i < CGROUP_HIERARCHIES && rc == SP_OK; i++)
+		if (cgroups[i] >= 0)
+			rc = sweep_find_in(cgroups[i], first, n, found, arg);
+	return rc;
 }
 
 static void
@@ -54,6 +112,12 @@ sweep_cgroup(const struct sweep *sw, unsigned side, struct buf *why)
 			rc = cgroup_wait_empty(&g, sw->timeout_ms, &left);
 		cgroup_close(&g);
 	}
+	/*
+	 * Half made, or half removed: without the part that kills nothing was
+	 * put in yet, or nothing is left; if it is not so, it stays busy.
+	 */
+	if (rc == SP_E_UNSUPPORTED)
+		rc = SP_OK;
 	if (rc == SP_OK)
 		rc = cgroup_remove(sw->cgroups, leaf, sw->timeout_ms);
 	if (rc == SP_E_TIMEOUT && left > 0)

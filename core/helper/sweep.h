@@ -22,6 +22,14 @@ struct sweep {
 /* "slot-3-agent"; side as in enum sandbox_side. */
 void sweep_leaf(uint32_t slot, unsigned side, char out[65]);
 /*
+ * Slots from first on, n of them, that have a leaf in one of the trees though
+ * no journal tells of them: of a daemon whose state is gone.
+ * Parameters: found, called for each, maybe more than once.
+ * Returns: 0; what found() returned; SP_E_*.
+ */
+int sweep_find(const int cgroups[CGROUP_HIERARCHIES], uint32_t first,
+    uint32_t n, int (*found)(void *arg, uint32_t slot), void *arg) must_check;
+/*
  * Kills what lives in the slot's leaves and waits for it, removes them, the
  * link, conntrack entries, table and files.  What is not there is fine, and
  * doing it twice is.

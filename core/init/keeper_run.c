@@ -394,6 +394,22 @@ begin(struct keeper *k, uint32_t handle, const struct sandbox_run *run,
 	abandon(p);
 }
 
+/*
+ * The text is the reactor's: what it says of a process that is none costs
+ * that process, and not the sandbox that others work in.
+ */
+static void
+refuse_run(struct keeper *k, uint32_t handle, int rc)
+{
+	struct sbox_why why;
+
+	memset(&why, 0, sizeof(why));
+	(void)!sbox_why_stage(&why, SANDBOX_STAGE_SPEC);
+	(void)sbox_why_errno(&why, rc == SP_E_NOMEM ? ENOMEM : EINVAL,
+	    "what is to be run");
+	say_not_started(k, handle, &why);
+}
+
 int
 keeper_run_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
@@ -408,13 +424,13 @@ keeper_run_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 		return SP_E_PROTO;
 	a = arena_new(RUN_ARENA_MAX);
 	rc = a != NULL ? read_run(m, &text, a, &run) : SP_E_NOMEM;
-	if (rc != SP_OK)
-		goto out;
-	begin(k, handle, &run, a);
-out:
+	if (rc == SP_OK)
+		begin(k, handle, &run, a);
+	else
+		refuse_run(k, handle, rc);
 	arena_free(a);
 	buf_clear(&text);
-	return rc;
+	return SP_OK;
 }
 
 /* ---- SIGNAL ---------------------------------------------------------------- */

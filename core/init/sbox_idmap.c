@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -68,6 +69,7 @@ idmap_namespace(struct sbox_why *w, const struct sbox *b,
     const struct stat *top, int *out)
 {
 	struct clone_args args;
+	pid_t parent = getpid();
 	char path[48];
 	long pid;
 	int rc;
@@ -79,8 +81,11 @@ idmap_namespace(struct sbox_why *w, const struct sbox *b,
 	if (pid < 0)
 		return sbox_why_errno(w, errno, "user namespace for the seed");
 	if (pid == 0) {
-		for (;;)
-			(void)pause(); /* killed below, or with the keeper */
+		/* killed below, or with the keeper, or it is dead already */
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
+			while (getppid() == parent)
+				(void)pause();
+		_exit(1);
 	}
 	rc = map_write((pid_t)pid, "uid_map", top->st_uid, b->uid);
 	if (rc == SP_OK)
