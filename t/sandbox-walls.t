@@ -205,6 +205,8 @@ def filesystems():
                 "tmp|var/tmp)'").text.strip(),
            "ls: cannot access '/sys': No such file or directory",
            "41, 43: no /sys, no cgroup tree; nothing of the root is writable")
+    tap.eq(k.sh("cd && echo x >x && cat x && grep -c agent /etc/passwd").out,
+           b"x\n1\n", "61: a home of its own, and names to be read")
     tap.eq(k.sh("echo x >/usr/x; echo x >/etc/passwd; echo x >/x; "
                 "mkdir /home/b; rm /bin/sh; touch /dev/x").text.count("\n"),
            6, "the root is read-only")

@@ -583,6 +583,7 @@ episodes_reactor(struct episodes *e,
 	e->send_arg = arg;
 	if (send != NULL) {
 		e->serving = true;
+		episodes_tell_guarantees(e);
 		episodes_warm(e);
 		return;
 	}

@@ -92,6 +92,8 @@ void episodes_tell_refused(struct episodes *e, uint32_t request, unsigned why,
 void episodes_tell_made(struct ep *p, uint32_t request);
 void episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what);
+/* The table, when a reactor begins to serve. */
+void episodes_tell_guarantees(struct episodes *e);
 void episodes_on_heard(void *arg, struct slot *s, const struct channel_msg *m,
     uint32_t number, struct view rest, int fd);
 /* Requests about the inside of an episode: 0; SP_E_PROTO. */

@@ -9,6 +9,8 @@
 #include "ipc/wire.h"
 #include "os/fd.h"
 
+enum { EPISODES_TABLE_MAX = 256 * 1024, EPISODES_PIECE = 8 * 1024 };
+
 /* What the helper says to the reactor of episodes, and what it passes on. */
 
 static void
@@ -99,6 +101,26 @@ episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, what);
 	ep_send(p->e, MESSAGE_EPISODE_ENDED, &b, rc, -1);
+}
+
+void
+episodes_tell_guarantees(struct episodes *e)
+{
+	struct buf table = BUF_INIT(EPISODES_TABLE_MAX);
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	struct view rest;
+	size_t n;
+	int rc;
+
+	rc = episodes_guarantees(e, &table);
+	rest = buf_view(&table);
+	while (rc == SP_OK && rest.n > 0) {
+		n = rest.n < EPISODES_PIECE ? rest.n : EPISODES_PIECE;
+		rc = wire_put_bytes(&b, view_sub(rest, 0, n));
+		ep_send(e, MESSAGE_EPISODE_GUARANTEES, &b, rc, -1);
+		rest = view_from(rest, n);
+	}
+	buf_clear(&table);
 }
 
 /* ---- from keepers ----------------------------------------------------------- */

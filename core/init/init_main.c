@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -23,6 +24,8 @@ begin(void)
 	(void)signal(SIGINT, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* what it makes is the sandbox's to enter and to read */
+	umask(022);
 	/*
 	 * Before anything is made: when the helper died before this line, the
 	 * channel is at its end.

@@ -112,6 +112,7 @@ class Keeper:
         def child():
             os.dup2(keep, 3)
             os.set_inheritable(3, True)
+            os.umask(0o077)  # as the helper starts it
             if user is not None:
                 os.setgroups([])
                 os.setresgid(user, user, user)
