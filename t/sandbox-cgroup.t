@@ -99,10 +99,16 @@ def start(tool, code):
     """Runs Python text in the leaf, as nobody; it begins when it is in it."""
     p = subprocess.Popen(
         ["/usr/bin/python3", "-c",
-         "import sys, os, time\nsys.stdin.read(1)\n" + code],
+         # whatever becomes of the test, it ends by itself
+         "import sys, os, time\nif sys.stdin.read(1) != 'x':\n"
+         "    sys.exit(1)\nEND = time.monotonic() + 60\n" + code],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, preexec_fn=bounded, cwd="/")
-    tap.ok(tool.rc("enter", p.pid, 1) == 0, "a process enters")
+    if not tap.ok(tool.rc("enter", p.pid, 1) == 0, "a process enters"):
+        # never outside of its bounds
+        p.kill()
+        p.wait()
+        raise RuntimeError("no bounds for what comes")
     p.stdin.write(b"x")
     p.stdin.flush()
     return p
@@ -126,7 +132,7 @@ def value(path, *names):
 STORM = """
 for _ in range(4):
     os.fork()
-while True:
+while time.monotonic() < END:
     try:
         if os.fork() == 0:
             os.setsid()
@@ -169,7 +175,7 @@ def frozen(tool, have):
     tap.eq(tool("make", "cold", 0, 0, 0).split()[0], "0", "a leaf to freeze")
     tap.eq(tool.rc("freeze", 1, 5000), 0, "an empty one freezes")
     tap.eq(tool.rc("freeze", 0, 5000), 0, "and thaws")
-    p = start(tool, "n = 0\nwhile True:\n    n += 1\n"
+    p = start(tool, "n = 0\nwhile time.monotonic() < END:\n    n += 1\n"
                     "    os.write(1, b'x' * 64)\n")
     p.stdout.read(64)
     tap.eq(tool.rc("freeze", 1, 30000), 0, "frozen")
@@ -218,7 +224,7 @@ def memory(tool, have):
         tap.eq(value(where, "memory.max"), str(limit), "bounded")
         tap.eq(value(where, "memory.oom.group"), "1", "dies as a whole")
     tap.eq(tool.usage()["oom"], 0, "no kill so far")
-    p = start(tool, "b = []\nwhile True:\n    b.append(bytes(1 << 20))\n"
+    p = start(tool, "b = []\nwhile time.monotonic() < END:\n    b.append(bytes(1 << 20))\n"
                     "    b[-1] = b'x' * (1 << 20)\n")
     tap.eq(p.wait(), -signal.SIGKILL, "who takes more is killed")
     usage = tool.usage()
