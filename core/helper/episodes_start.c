@@ -211,6 +211,25 @@ env_clear(struct ep_env *v)
 	mem_free(v);
 }
 
+/*
+ * Sockets in a sandbox's network, and ways out of it, are made from outside:
+ * without privilege there is only the network that its keeper makes.
+ */
+static int
+start_privilege(const struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+
+	if (v->e->world.privileged ||
+	    env->enforcement == CONF_ENV_ENFORCE_LOCAL ||
+	    (env->insides_n == 0 && !env->has_egress))
+		return SP_OK;
+	complain("%s:%u: environment \"%.*s\": %s needs a start as root",
+	    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+	    env->insides_n > 0 ? "inside" : "egress");
+	return SP_E_CONF;
+}
+
 static int
 start_env(struct episodes *e, const struct conf_environment *env)
 {
@@ -236,7 +255,9 @@ start_env(struct episodes *e, const struct conf_environment *env)
 	e->envs[e->envs_n++] = v;
 	if (v->places == NULL)
 		return SP_E_NOMEM;
-	rc = guarantee_check(&e->guarantee, env);
+	rc = start_privilege(v);
+	if (rc == SP_OK)
+		rc = guarantee_check(&e->guarantee, env);
 	if (rc == SP_OK)
 		rc = start_assets(v);
 	return rc == SP_OK ? start_seed(v) : rc;

@@ -114,6 +114,23 @@ probe_landlock(struct guarantee *g)
 	    "\"landlock\" among lsm= is needed");
 }
 
+/* " (a; b)" of lines, or nothing. */
+static int
+put_lines(struct buf *out, struct view lines)
+{
+	const char *before = " (";
+	struct view line;
+	int rc = SP_OK;
+
+	while (rc == SP_OK && view_split(&lines, '\n', &line)) {
+		if (line.n == 0)
+			continue;
+		rc = buf_printf(out, "%s%.*s", before, VIEW_ARG(line));
+		before = "; ";
+	}
+	return rc == SP_OK && before[0] == ';' ? buf_add_char(out, ')') : rc;
+}
+
 static int
 probe_cgroups(struct guarantee *g, const struct guarantee_world *w)
 {
@@ -139,9 +156,8 @@ probe_cgroups(struct guarantee *g, const struct guarantee_world *w)
 		    w->cgroups != NULL && w->cgroups->fd[rows[i].where] >= 0;
 
 		rc = fact(g, rows[i].fact, have, rows[i].yes, rows[i].no);
-		if (rc == SP_OK && !have && w->cgroups_why.n > 0)
-			rc = buf_printf(&g->text[rows[i].fact], " (%.*s)",
-			    VIEW_ARG(w->cgroups_why));
+		if (rc == SP_OK && !have)
+			rc = put_lines(&g->text[rows[i].fact], w->cgroups_why);
 	}
 	return rc;
 }

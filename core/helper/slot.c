@@ -159,6 +159,8 @@ slot_build(struct slot *s, const struct conf_environment *env,
 	if (rc != SP_OK)
 		slot_lost(s, SANDBOX_END_LOST, "a keeper cannot be started: %s",
 		    err_str(rc));
+	else
+		slot_advance(s);
 	return SP_OK;
 }
 
