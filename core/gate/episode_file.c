@@ -274,7 +274,10 @@ episode_file_put_news(struct jwrite *w, const struct episode *ep,
 		put_u64(w, "resets", ep->resets);
 	}
 	if (n->what == EPISODE_ENDED) {
-		put_text(w, "end", view_str(episode_file_end(n->end)));
+		put_text(w, "end",
+		    ep->state == EPISODE_ENDING
+			? VIEW("asked")
+			: view_str(episode_file_end(n->end)));
 		put_text(w, "why", n->text);
 	}
 }

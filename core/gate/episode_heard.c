@@ -154,7 +154,11 @@ heard_ended(struct episode_set *s, struct channel_msg *m, struct wire *w)
 		return SP_E_PROTO;
 	if (ep == NULL)
 		return SP_OK;
-	process_lose_all(ep, SANDBOX_END_LOST);
+	/* what ended all of it ended each */
+	process_lose_all(ep,
+	    n.end == SANDBOX_END_TIMEOUT || n.end == SANDBOX_END_OOM
+		? n.end
+		: SANDBOX_END_LOST);
 	if (ep->state == EPISODE_RESETTING) {
 		/* the old place; MADE brings the new one */
 		ep->placed = false;
