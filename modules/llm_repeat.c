@@ -109,8 +109,9 @@ find_in_delta(struct slots *t, struct jscan *s)
 	return rc == 0;
 }
 
+/* given: it had log-probabilities; a list that had none may have some. */
 static bool
-find_in_choice(struct slots *t, struct jscan *s)
+find_in_choice(struct slots *t, struct jscan *s, bool given)
 {
 	struct jscan_span key;
 	int rc = jscan_enter(s);
@@ -121,10 +122,11 @@ find_in_choice(struct slots *t, struct jscan *s)
 
 		if (kind == JSCAN_OBJECT && jscan_is(s, &key, VIEW("delta")))
 			good = find_in_delta(t, s);
-		else if ((kind == JSCAN_OBJECT &&
-			     jscan_is(s, &key, VIEW("logprobs"))) ||
-		    (kind == JSCAN_ARRAY &&
-			jscan_is(s, &key, VIEW("token_ids"))))
+		else if (kind == JSCAN_OBJECT &&
+		    jscan_is(s, &key, VIEW("logprobs")))
+			good = take(t, s, given);
+		else if (kind == JSCAN_ARRAY &&
+		    jscan_is(s, &key, VIEW("token_ids")))
 			good = take(t, s, true);
 		else
 			good = !is_container(kind) && take(t, s, false);
@@ -135,15 +137,15 @@ find_in_choice(struct slots *t, struct jscan *s)
 
 /* An array of one choice. */
 static bool
-find_in_choices(struct slots *t, struct jscan *s)
+find_in_choices(struct slots *t, struct jscan *s, bool given)
 {
 	return jscan_enter(s) == 0 && jscan_element(s) == 1 &&
-	    jscan_peek(s) == JSCAN_OBJECT && find_in_choice(t, s) &&
+	    jscan_peek(s) == JSCAN_OBJECT && find_in_choice(t, s, given) &&
 	    jscan_element(s) == 0 && s->err == 0;
 }
 
 static bool
-find_slots(struct slots *t, struct view json)
+find_slots(struct slots *t, struct view json, bool given)
 {
 	bool choices = false;
 	struct jscan_span key;
@@ -159,7 +161,7 @@ find_slots(struct slots *t, struct view json)
 		if (kind == JSCAN_ARRAY && !choices &&
 		    jscan_is(&s, &key, VIEW("choices"))) {
 			choices = true;
-			good = find_in_choices(t, &s);
+			good = find_in_choices(t, &s, given);
 		} else {
 			good = !is_container(kind) && take(t, &s, false);
 		}
@@ -248,8 +250,8 @@ llm_repeat_learn(struct llm_repeat **out, const struct llm_wants *w,
 	}
 	r->misses++;
 	r->facts = *facts;
-	r->ready = find_slots(&t, json) && keep_edits(r, &t, edits) &&
-	    keep_runs(r, &t, json);
+	r->ready = find_slots(&t, json, facts->logprobs) &&
+	    keep_edits(r, &t, edits) && keep_runs(r, &t, json);
 }
 
 void

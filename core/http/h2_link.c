@@ -124,6 +124,21 @@ link_free_call(struct h2_call *s)
 	mem_free(s);
 }
 
+/*
+ * RFC 9113 s5.1: what its window lets a server send is on its way, perhaps,
+ * and not for nothing: it has not heard of the end.  (Twice, for the heads of
+ * small frames.)
+ */
+static void
+link_expect(struct h2_link *c, int32_t id)
+{
+	int32_t left =
+	    nghttp2_session_get_stream_local_window_size(c->session, id);
+
+	if (left > 0)
+		c->untold -= 2 * (int64_t)left;
+}
+
 void
 h2_link_reset(struct h2_call *s, uint32_t code)
 {
@@ -134,6 +149,7 @@ h2_link_reset(struct h2_call *s, uint32_t code)
 	if (s->reset || s->closed)
 		return;
 	s->reset = true;
+	link_expect(c, s->id);
 	if (nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, s->id,
 		code) != 0)
 		h2_link_condemn(c, NGHTTP2_INTERNAL_ERROR, err_str(SP_E_NOMEM));

@@ -390,11 +390,13 @@ scan_logprobs(struct assemble *a, struct jscan *s, struct assemble_choice *c)
 	rc = logps_scan(&a->hold, &c->logps, s);
 	if (c->logps.refusal.n != others)
 		repeat_odd(&a->repeat);
-	/* without just one entry the bound tells */
 	if (rc == 0 && c->logps.entries.n == n + 1)
 		repeat_value(&a->repeat, REPEAT_ENTRY,
 		    (union repeat_target){ .logps = &c->logps }, &c->logps.last,
 		    a->hold.used - used);
+	else if (c->logps.entries.n != n)
+		/* (the bound would not tell: what is replaced gives some back) */
+		repeat_odd(&a->repeat);
 	return rc;
 }
 

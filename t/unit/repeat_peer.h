@@ -34,7 +34,7 @@ repeat_peer_chunk(struct llm_repeat **r, const struct llm_wants *w,
 {
 	struct llm_reply_facts full, quick;
 	struct jsplice a, b;
-	bool hit;
+	bool hit, before = *once;
 	int rc, told;
 
 	jsplice_init(&a, REPEAT_PEER_EDITS);
@@ -46,7 +46,8 @@ repeat_peer_chunk(struct llm_repeat **r, const struct llm_wants *w,
 	if (hit && rc == 0 &&
 	    (!repeat_peer_same(&a, &b) || quick.error != full.error ||
 		quick.useful != full.useful || quick.finish != full.finish ||
-		quick.drop != full.drop || (quick.logprobs && !*once)))
+		quick.drop != full.drop || (quick.logprobs && !*once) ||
+		(full.logprobs && !before && !quick.logprobs)))
 		told = -1;
 	if (!hit && b.n > 0)
 		told = -1;

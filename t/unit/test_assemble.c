@@ -440,6 +440,32 @@ test_one_lost(const char *name)
 	free(text);
 }
 
+/* Of what is replaced the bound gets some back, which hides what was added. */
+static void
+test_hidden_cost(void)
+{
+	struct assemble a;
+	char event[400];
+	unsigned pad, i, wrong = 0;
+
+	for (pad = 0; pad < 120; pad++) {
+		assemble_init(&a, 20000, KEEP_ALL);
+		for (i = 0; i < 3; i++) {
+			snprintf(event, sizeof(event),
+			    "{\"x\":\"%0*d\",\"choices\":[{\"index\":0,"
+			    "\"delta\":{\"content\":\"a\"},\"logprobs\":"
+			    "{\"content\":[{\"token\":\"a\",\"logprob\":-1},"
+			    "{\"token\":\"b\",\"logprob\":-2}]}}]}",
+			    i == 0 ? pad + 1 : 1, 0);
+			assemble_event(&a, view_str(event));
+		}
+		wrong += assemble_first(&a)->logps.entries.n != 6;
+		assemble_clear(&a);
+	}
+	tap_is_int(wrong, 0,
+	    "two entries in each event count, whatever else is replaced");
+}
+
 static void
 test_bound(void)
 {
@@ -596,6 +622,7 @@ main(void)
 	test_no_memory("full_vllm.sse");
 	test_no_memory("B4_two_choices.sse");
 	test_one_lost("full_vllm.sse");
+	test_hidden_cost();
 	test_bound();
 	test_levels();
 	test_record_members();

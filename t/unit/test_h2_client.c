@@ -343,6 +343,40 @@ test_cancel(void)
 	stop();
 }
 
+/* What windows allowed is on its way when calls are given up, all at once. */
+static void
+test_cancel_many(void)
+{
+	enum { GIVEN_UP = 24, FRAMES = 15, FRAME = 16384 };
+	static uint8_t frame[9 + FRAME] = { 0, FRAME >> 8, 0, 0, 0 };
+	size_t i, k;
+
+	start();
+	for (i = 0; i <= GIVEN_UP; i++)
+		begin(i);
+	wait_asked(GIVEN_UP + 1, "many calls");
+	for (i = 0; i <= GIVEN_UP; i++)
+		h2s_head(&h2s.rq[i], "200", false, NULL);
+	turns(3);
+	for (i = 1; i <= GIVEN_UP; i++) {
+		call_cancel(seen[i].call);
+		seen[i].call = NULL;
+	}
+	turns(3);
+	for (i = 1; i <= GIVEN_UP; i++)
+		for (k = 0; k < FRAMES; k++) {
+			frame[8] = (uint8_t)h2s.rq[i].id;
+			peer_send(&peers[h2s.conn],
+			    view_of(frame, sizeof(frame)));
+			turns(2);
+		}
+	h2s_body(&h2s.rq[0], VIEW("x"), false);
+	wait_over(1, "the one that is left");
+	tap_ok(seen[0].ends == 1 && h2s.accepted == 1,
+	    "ends whole: bytes that were on their way are no flood");
+	stop();
+}
+
 static void
 test_pause(void)
 {
@@ -635,6 +669,7 @@ main(void)
 	test_idle();
 	test_removed();
 	test_cancel();
+	test_cancel_many();
 	test_pause();
 	test_upload();
 	test_timeouts();
