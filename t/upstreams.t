@@ -186,6 +186,7 @@ def at_run_time(folder):
         drained(d, one, two)
         removed(d, one, two)
         reloaded(d, one, two)
+        there_and_back(d, one, two)
         alone(d, one)
 
 
@@ -326,6 +327,21 @@ def reloaded(d, one, two):
     gate.until(lambda: d.children().get("sallyport-reactor", first) != first,
                "another reactor")
     tap.eq(d.states(), {one.base: "up"}, "a new reactor begins with the file")
+
+
+def there_and_back(d, one, two):
+    """The file is what it was once, and calls from then are still open."""
+    r = slow_call(d, one, "k1")
+    d.reload(RUNNING.format(one=one.base, params="keepalive 3;"))
+    d.ask("POST", "/upstreams/u/servers", {"url": two.base})
+    d.ask("POST", "/upstreams/u/servers/drain", {"url": one.base})
+    d.reload(RUNNING.format(one=one.base, params=""))
+    tap.eq(d.states(), {one.base: "draining", two.base: "up"},
+           "what was changed since then holds")
+    one.go.set()
+    tap.eq(r.read().status, 200, "the open call goes on")
+    d.ask("POST", "/upstreams/u/servers", {"url": one.base})
+    d.ask("DELETE", "/upstreams/u/servers", {"url": two.base})
 
 
 def alone(d, one):

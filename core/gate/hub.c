@@ -508,26 +508,36 @@ hub_names(struct hub_link *k, const struct conf_upstream *u)
 }
 
 /*
+ * The link of that name that was made last, or NULL.  What older ones know of
+ * their servers is of long ago, even if their lines are the same once more.
+ */
+static struct hub_link *
+hub_latest(const struct hub *h, struct view name)
+{
+	struct hub_link *k;
+
+	LIST_FOREACH (k, &h->links, link)
+		if (view_eq(view_str(k->name), name))
+			return k;
+	return NULL;
+}
+
+/*
  * What was changed at run time goes on where the file still has the same
  * servers, and is given up where it has others.
  */
 static int
 hub_succeed(struct hub_link *k)
 {
-	struct hub_link *o;
+	const struct hub_link *o = hub_latest(k->hub, view_str(k->name));
 
-	LIST_FOREACH (o, &k->hub->links, link) {
-		if (strcmp(o->name, k->name) != 0)
-			continue;
-		if (!pool_servers_changed(o->pool))
-			return SP_OK;
-		if (strcmp(o->servers, k->servers) == 0)
-			return pool_servers_hand_on(o->pool, k->pool);
-		log_notice("upstream \"%s\": its servers were changed at run "
-			   "time, and now in the file: that is what counts",
-		    k->name);
+	if (o == NULL || !pool_servers_changed(o->pool))
 		return SP_OK;
-	}
+	if (strcmp(o->servers, k->servers) == 0)
+		return pool_servers_hand_on(o->pool, k->pool);
+	log_notice("upstream \"%s\": its servers were changed at run time, and "
+		   "now in the file: that is what counts",
+	    k->name);
 	return SP_OK;
 }
 
@@ -593,14 +603,14 @@ hub_link(struct hub *h, const struct conf_upstream *u,
 	int rc;
 
 	rc = hub_keys(u, src, &key, &tls_key);
-	LIST_FOREACH (k, &h->links, link)
-		if (rc == SP_OK && strcmp(k->key, key) == 0) {
-			mem_free(key);
-			mem_free(tls_key);
-			k->refs++;
-			*out = k;
-			return SP_OK;
-		}
+	k = rc == SP_OK ? hub_latest(h, u->name) : NULL;
+	if (k != NULL && strcmp(k->key, key) == 0) {
+		mem_free(key);
+		mem_free(tls_key);
+		k->refs++;
+		*out = k;
+		return SP_OK;
+	}
 	k = rc == SP_OK ? mem_calloc(1, sizeof(*k)) : NULL;
 	if (k == NULL) {
 		mem_free(key);
