@@ -292,7 +292,9 @@ const struct conf_directive core_conf_env[] = {
 	    .choices = storages,
 	    .def = "memory",
 	    .args = "memory | disk",
-	    .doc = "Where that is kept: in memory, or under state_dir." },
+	    .doc = "Where that is kept.\n"
+		   "disk is refused at the start: nothing bounds a folder "
+		   "there." },
 	{ .name = "worker",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_BLOCK,

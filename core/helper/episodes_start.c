@@ -220,6 +220,13 @@ start_privilege(const struct ep_env *v)
 {
 	const struct conf_environment *env = v->env;
 
+	if (env->storage == CONF_ENV_STORAGE_DISK) {
+		complain("%s:%u: environment \"%.*s\": storage disk cannot be "
+			 "had: nothing here bounds a folder on a disk; "
+			 "expected storage memory, bounded by workspace_size",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
+		return SP_E_CONF;
+	}
 	if (v->e->world.privileged ||
 	    env->enforcement == CONF_ENV_ENFORCE_LOCAL ||
 	    (env->insides_n == 0 && !env->has_egress))
