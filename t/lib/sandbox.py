@@ -1,6 +1,5 @@
 """What the tests of sandboxes share: making one, and that nothing is left."""
 import atexit
-import ctypes
 import os
 import shutil
 import tempfile
@@ -9,53 +8,9 @@ import time
 import gate
 import keeper as K
 import tap
+import walls
 
-# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWPID, NEWNET
-NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x20000000 | \
-    0x40000000
-
-
-def host_refuses():
-    """What root may not do here, as in a container; empty if it may."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def step(what, rc):
-        if rc != 0:
-            os.write(w, f"{what}: {os.strerror(ctypes.get_errno())}".encode())
-            os._exit(1)
-
-    def mount(kind, where, flags=0, data=None):
-        step(f"mounting {kind or where}", libc.mount(
-            b"none", where.encode(), kind and kind.encode(),
-            ctypes.c_ulong(flags), data and data.encode()))
-
-    r, w = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        step("namespaces", libc.unshare(NAMESPACES))
-        if os.fork() == 0:
-            mount(None, "/", 0x4000 | 0x40000)  # MS_REC | MS_PRIVATE
-            mount("tmpfs", "/tmp")
-            for d in ("lower", "upper", "work", "all", "proc", "pts"):
-                os.mkdir(f"/tmp/{d}")
-            mount("overlay", "/tmp/all", 0, "lowerdir=/tmp/lower,"
-                  "upperdir=/tmp/upper,workdir=/tmp/work")
-            mount("proc", "/tmp/proc")
-            mount("devpts", "/tmp/pts", 0, "newinstance")
-            os._exit(0)
-        os.wait()
-        os._exit(0)
-    os.close(w)
-    os.waitpid(pid, 0)
-    with os.fdopen(r, "rb") as f:
-        return f.read().decode()
-
-
-if os.geteuid() != 0:
-    tap.skip_all("needs root")
-REFUSED = host_refuses()
-if REFUSED:
-    tap.skip_all(f"this host refuses sandboxes: {REFUSED}")
+walls.needed()
 K.PROGRAM = gate.program("sallyport-init")
 CG = K.Cgroups()
 atexit.register(CG.close)
