@@ -283,6 +283,17 @@ def stages():
         nothing_left(f"1: a process: {stage}")
 
 
+def nothing_to_run():
+    """The reactor's words: they cost the process, not the sandbox."""
+    k = sandbox()
+    r = k.finish(k.start([]))
+    tap.eq(r.not_started and r.not_started[0], "spec",
+           "19: a run without arguments is refused")
+    tap.eq(k.sh("echo on").out, b"on\n", "and others run")
+    k.end()
+    nothing_left("19: a run without arguments")
+
+
 def liars():
     """19: what no helper would send."""
     good = K.Spec().encode()
@@ -356,8 +367,7 @@ def liars():
         nothing_left(f"19: {what}")
     served("a handle twice", lambda k: k.send_sealed(
         K.RUN, K.run_body(["/bin/true"]), b"\1\0\0\0"))
-    served("a run without arguments", lambda k: k.send_sealed(
-        K.RUN, K.run_body([]), b"\2\0\0\0"))
+    nothing_to_run()
     served("BUILD again", lambda k: k.send(K.BUILD_IT))
     served("a wrong sequence", lambda k: (setattr(k, "seq", 99),
                                           k.send(K.END)))
