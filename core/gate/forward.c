@@ -140,6 +140,12 @@ forward_next(const struct forward *before, const struct gate_source *src,
 	return forward_make(hub_ref(before->hub), src, false, out, err);
 }
 
+struct resolver *
+forward_resolver(const struct forward *f)
+{
+	return hub_names_by(f->hub);
+}
+
 const struct hub_link *
 forward_link(const struct forward *f, unsigned index)
 {

@@ -6,6 +6,7 @@
 #include "http/call.h"
 
 struct forward; /* the upstreams of one generation */
+struct resolver; /* event/resolver.h */
 
 struct forward_params {
 	const struct conf_upstream *upstream;
@@ -40,6 +41,8 @@ int forward_next(const struct forward *before, const struct gate_source *src,
 struct hub_link;
 /* The connections of the upstream with that index; for tests. */
 const struct hub_link *forward_link(const struct forward *f, unsigned index);
+/* Who looks names up; lives as long as any generation. */
+struct resolver *forward_resolver(const struct forward *f);
 /* No call may be open. */
 void forward_free(struct forward *f);
 /*

@@ -8,6 +8,7 @@
 #include "gate/episode.h"
 #include "gate/gate_priv.h"
 #include "gate/inside.h"
+#include "gate/relay_gate.h"
 #include "json/jwrite.h"
 #include "os/cred.h"
 #include "os/fd.h"
@@ -707,6 +708,7 @@ gate_free(struct gate *g)
 	for (i = g->modules_set_up; i-- > 0;)
 		if (gate_modules[i]->stop != NULL)
 			gate_modules[i]->stop(g);
+	relay_free(g->relay);
 	inside_free(g->inside);
 	episode_set_free(g->episodes);
 	generation_reap(g, true);
@@ -890,7 +892,9 @@ gate_set_helper(struct gate *g,
 	g->helper_arg = arg;
 	g->inside = inside_new(g);
 	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
-	return g->episodes != NULL ? SP_OK : SP_E_NOMEM;
+	if (g->episodes == NULL)
+		return SP_E_NOMEM;
+	return relay_gate_new(g, &g->relay);
 }
 
 struct admission *

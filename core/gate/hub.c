@@ -252,6 +252,12 @@ hub_loop(const struct hub *h)
 	return h->loop;
 }
 
+struct resolver *
+hub_names_by(const struct hub *h)
+{
+	return h->resolver;
+}
+
 /* ---- links ---------------------------------------------------------------- */
 
 /* The certificates for this upstream that came with the source, or NULL. */

@@ -48,6 +48,8 @@ int hub_new(struct loop *l, const struct conf *conf, struct metrics *m,
 struct hub *hub_ref(struct hub *h);
 void hub_unref(struct hub *h); /* NULL allowed */
 struct loop *hub_loop(const struct hub *h);
+/* Its resolver, borrowed. */
+struct resolver *hub_names_by(const struct hub *h);
 
 /*
  * The link of that upstream: one that is there, or a new one.

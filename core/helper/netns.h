@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "conf/conf_env.h"
+#include "ipc/sandbox_msg.h"
 #include "os/poller.h"
 
 enum {
@@ -23,7 +24,10 @@ enum {
  * Listeners of ours besides those of `inside`, by index from here: the
  * CONNECT door (127.0.0.1:3128), and where `via relay` turns connections to.
  */
-enum netns_door { NETNS_DOOR_CONNECT = 1000, NETNS_DOOR_RELAY };
+enum netns_door {
+	NETNS_DOOR_CONNECT = SANDBOX_DOOR_CONNECT,
+	NETNS_DOOR_RELAY = SANDBOX_DOOR_RELAY,
+};
 
 /* Everything about a slot's network derives from its number. */
 struct netns_plan {

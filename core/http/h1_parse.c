@@ -576,6 +576,34 @@ h1_parse_request(struct view head, const struct h1_scan *s, struct arena *a,
 	return rc;
 }
 
+int
+h1_parse_connect(struct view head, const struct h1_scan *s, struct arena *a,
+    struct head_request *out, struct h1_fault *fault)
+{
+	struct h1_framing framing = { 0 };
+	struct parse_special sp = { 0 };
+	struct view rest;
+	int rc;
+
+	*out = (struct head_request){ .content_length = -1 };
+	rc = parse_request_line(parse_cut_first(head, s->skip, &rest), out,
+	    fault);
+	if (rc == 0 && !view_eq(out->method, VIEW("CONNECT")))
+		rc = parse_fault(fault, 405, "only CONNECT is served here");
+	if (rc == 0 && !h1_parse_is_authority(out->target))
+		rc = parse_fault(fault, 400, "bad request target");
+	out->authority = out->target;
+	if (rc == 0)
+		rc = parse_fields(rest, s, a, &out->fields, &sp, fault);
+	if (rc == 0)
+		rc = parse_request_body(out, &sp, &framing, fault);
+	if (rc == 0)
+		rc = parse_request_special(out, &sp, &framing, fault);
+	if (rc == 0 && out->has_body)
+		rc = parse_fault(fault, 400, "content in a CONNECT");
+	return rc;
+}
+
 /* ---- replies --------------------------------------------------------------
  */
 

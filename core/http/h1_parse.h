@@ -68,6 +68,14 @@ int h1_parse_request(struct view head, const struct h1_scan *s, struct arena *a,
     struct h1_fault *fault) must_check;
 
 /*
+ * The same for a proxy that takes nothing but CONNECT: the target is
+ * out->authority, there is no content.  h1_parse_request() refuses it.
+ * Source: RFC 9110 s9.3.6, RFC 9112 s3.2.3.
+ */
+int h1_parse_connect(struct view head, const struct h1_scan *s, struct arena *a,
+    struct head_request *out, struct h1_fault *fault) must_check;
+
+/*
  * Parses a whole reply head.  Fields without framing and hop-by-hop.
  * Returns: 0; SP_E_SYNTAX with fault->what; SP_E_NOMEM.
  */

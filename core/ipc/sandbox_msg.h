@@ -16,6 +16,12 @@ enum {
 	SANDBOX_MSG_NAME_MAX = 64,
 };
 
+/*
+ * Index of a listener that no `inside` made (EPISODE_LISTENER): the proxy for
+ * `allow host`, and where `via relay` turns connections to.
+ */
+enum sandbox_door { SANDBOX_DOOR_CONNECT = 1000, SANDBOX_DOOR_RELAY };
+
 enum sandbox_side {
 	SANDBOX_AGENT = 1,
 	SANDBOX_WORKER,
