@@ -77,7 +77,7 @@ static void
 connect_target(struct relay_conn *c, struct view authority)
 {
 	const struct conf_environment *e = relay_conn_rules(c);
-	size_t colon = authority.n;
+	size_t colon = authority.p != NULL ? authority.n : 0;
 	struct hosts_ip ip;
 	uint64_t port;
 

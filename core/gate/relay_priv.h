@@ -14,7 +14,7 @@
 #include "net/stream.h"
 
 enum {
-	RELAY_HELD_MAX = LOOP_SCRATCH_BYTES, /* bytes, each way */
+	RELAY_HELD_MAX = 32 * 1024, /* bytes, each way */
 	RELAY_EXTRA = 16, /* connections that are told they are too many */
 	RELAY_LINGER_MS = 2000, /* until who was refused has read it */
 };
