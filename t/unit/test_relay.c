@@ -108,7 +108,9 @@ hello_make(const char *name, bool old)
 	if (old)
 		SSL_set_max_proto_version(s, TLS1_2_VERSION);
 	if (name != NULL)
-		SSL_set_tlsext_host_name(s, name);
+		/* only read: the macro for this drops its const */
+		(void)SSL_ctrl(s, SSL_CTRL_SET_TLSEXT_HOSTNAME,
+		    TLSEXT_NAMETYPE_host_name, (void *)(uintptr_t)name);
 	SSL_set_bio(s, in, out);
 	SSL_set_connect_state(s);
 	(void)SSL_do_handshake(s);
