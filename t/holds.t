@@ -133,7 +133,7 @@ def test_truncated(model):
            (200, "small"), "a request over recorder_buffer is served")
         rec = d.record(0)
         ok("truncated" in rec["findings"] and rec["request"] is None
-           and not rec["metadata"]["trainable"],
+           and not rec["complete"] and not rec["metadata"]["trainable"],
            "and recorded as truncated, without it", rec["findings"])
         eq(rec["response"]["choices"][0]["message"]["content"], "small",
            "its answer is there")

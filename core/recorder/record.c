@@ -113,6 +113,9 @@ judge(struct record *r)
 		r->findings |= FINDING_THINKING_LEAK;
 	if ((r->flags & MESSAGE_TURN_TRUNCATED) != 0 || r->request_cut)
 		r->findings |= FINDING_TRUNCATED;
+	/* the client had it whole; what is on file is not */
+	if ((r->findings & FINDING_TRUNCATED) != 0)
+		r->complete = false;
 	if ((r->flags & MESSAGE_TURN_SURROGATE) != 0)
 		r->findings |= FINDING_SURROGATE;
 	c = assemble_first(a);
