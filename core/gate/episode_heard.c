@@ -55,6 +55,16 @@ has_end_op(const struct episode *ep)
 	return false;
 }
 
+static void
+over(struct episode *ep, const struct episode_news *n)
+{
+	episode_tell(ep, n);
+	episode_ops_done(ep, MESSAGE_EPISODE_END, 0, VIEW_NONE);
+	episode_ops_done(ep, 0, SANDBOX_REFUSED_STATE,
+	    VIEW("the episode has ended"));
+	episode_retire(ep);
+}
+
 static int
 heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
@@ -123,6 +133,11 @@ heard_refused(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	if (type == MESSAGE_EPISODE_CREATE) {
 		episode_ops_done(ep, 0, why, what);
 		episode_retire(ep);
+	} else if (type == MESSAGE_EPISODE_RESET && !ep->placed) {
+		/* it had died before it was asked for: ENDED was its last */
+		over(ep,
+		    &(const struct episode_news){ .what = EPISODE_ENDED,
+			.end = SANDBOX_END_LOST });
 	} else if (type == MESSAGE_EPISODE_RESET &&
 	    ep->state == EPISODE_RESETTING) {
 		process_lose_all(ep, SANDBOX_END_LOST);
@@ -169,11 +184,7 @@ heard_ended(struct episode_set *s, struct channel_msg *m, struct wire *w)
 		    VIEW_ARG(n.text));
 		episode_tell_closing(ep);
 	}
-	episode_tell(ep, &n);
-	episode_ops_done(ep, MESSAGE_EPISODE_END, 0, VIEW_NONE);
-	episode_ops_done(ep, 0, SANDBOX_REFUSED_STATE,
-	    VIEW("the episode has ended"));
-	episode_retire(ep);
+	over(ep, &n);
 	return SP_OK;
 }
 

@@ -237,7 +237,8 @@ episodes_on_failed(void *arg, struct slot *s)
 	if (p->use == EP_CREATE)
 		episodes_tell_refused(p->e, p->request, SANDBOX_REFUSED_FAILED,
 		    buf_view(&s->why));
-	else if (p->use == EP_FRESH)
+	/* without a pair it failed at once: ask_reset() tells */
+	else if (p->use == EP_FRESH && p->pair != NULL)
 		ep_reset_refuse(p->pair, SANDBOX_REFUSED_FAILED,
 		    buf_view(&s->why));
 	else if (p->use == EP_WARM)
@@ -433,6 +434,13 @@ ask_which(struct episodes *e, const struct channel_msg *m, uint32_t *request,
 	return SP_OK;
 }
 
+/* It has said so and says it only once: whoever asks again is told here. */
+static bool
+still_stuck(const struct ep *p)
+{
+	return p->slot->stuck && !p->emptied;
+}
+
 static int
 ask_reset(struct episodes *e, struct channel_msg *m)
 {
@@ -446,6 +454,11 @@ ask_reset(struct episodes *e, struct channel_msg *m)
 	if (p->env->env == NULL || e->stopping) {
 		episodes_tell_refused(e, request, SANDBOX_REFUSED_STATE,
 		    VIEW("its environment is no longer configured"));
+		return SP_OK;
+	}
+	if (p->use == EP_REFUSED && still_stuck(p)) {
+		episodes_tell_refused(e, request, SANDBOX_REFUSED_UNCLEAN,
+		    view_str(unclean));
 		return SP_OK;
 	}
 	rc = env_get(p->env, EP_FRESH, 0, &fresh);
@@ -493,6 +506,8 @@ ask_end(struct episodes *e, struct channel_msg *m)
 	p->use = EP_ENDING;
 	p->request = request;
 	slot_end(p->slot);
+	if (p->use == EP_ENDING && still_stuck(p))
+		episodes_on_stuck(e, p->slot);
 	return SP_OK;
 }
 

@@ -682,6 +682,35 @@ env_retire(struct ep_env *v)
 	v->env = NULL;
 }
 
+/*
+ * Retired, and nothing of it is left: its seed would stay open for ever, and
+ * each change leave one more.
+ */
+static void
+env_forget(struct episodes *e)
+{
+	size_t i, j, n = 0;
+
+	for (i = 0; i < e->envs_n; i++) {
+		struct ep_env *v = e->envs[i];
+		bool used = v->env != NULL;
+
+		for (j = 0; j < e->eps_n && !used; j++)
+			used = e->eps[j]->env == v &&
+			    (e->eps[j]->use != EP_NONE ||
+				e->eps[j]->slot->state != SLOT_FREE);
+		if (used) {
+			e->envs[n++] = v;
+			continue;
+		}
+		for (j = 0; j < e->eps_n; j++)
+			if (e->eps[j]->env == v)
+				e->eps[j]->env = NULL;
+		env_clear(v);
+	}
+	e->envs_n = n;
+}
+
 void
 episodes_reload(struct episodes *e, const struct conf *next)
 {
@@ -706,8 +735,12 @@ episodes_reload(struct episodes *e, const struct conf *next)
 		for (j = 0; j < e->envs_n && e->envs[j]->env != n; j++)
 			;
 		/* what it lacks is in the log; its episodes are refused */
-		if (j == e->envs_n && start_env(e, n) != SP_OK)
-			e->envs[e->envs_n - 1]->env = NULL;
+		if (j < e->envs_n || start_env(e, n) == SP_OK)
+			continue;
+		for (j = 0; j < e->envs_n; j++)
+			if (e->envs[j]->env == n)
+				e->envs[j]->env = NULL;
 	}
+	env_forget(e);
 	episodes_warm(e);
 }

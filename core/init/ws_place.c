@@ -165,12 +165,22 @@ ws_place_open(const struct ws_place *p, int flags, int *out,
 static int
 make_dir(int dir, const char *name, const struct ws *w)
 {
+	struct stat st;
+	int fd, rc;
+
 	if (mkdirat(dir, name, 0755) != 0)
 		return errno == EEXIST ? SP_OK : err_from_errno(errno);
-	if (fchownat(dir, name, w->uid, w->gid, AT_SYMLINK_NOFOLLOW) != 0 &&
+	rc = tree_stack_open(dir, name, &fd);
+	if (rc != SP_OK)
+		return rc;
+	/* another's may lie there by now: that is not given away */
+	if (fstat(fd, &st) != 0)
+		rc = err_from_errno(errno);
+	else if (st.st_uid == geteuid() && fchown(fd, w->uid, w->gid) != 0 &&
 	    geteuid() == 0)
-		return err_from_errno(errno);
-	return SP_OK;
+		rc = err_from_errno(errno);
+	fd_close(&fd);
+	return rc;
 }
 
 /* One component down; *dir is replaced. */

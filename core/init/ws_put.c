@@ -150,6 +150,7 @@ ws_mkdir(const struct ws *w, const char *path, mode_t mode, struct ws_answer *a)
 	char name[NAME_MAX + 1];
 	struct ws_place p;
 	int dir = -1, fd = -1, rc;
+	struct stat st;
 
 	ws_place_begin(a);
 	rc = ws_place_find(w, path, &p, a);
@@ -160,8 +161,12 @@ ws_mkdir(const struct ws *w, const char *path, mode_t mode, struct ws_answer *a)
 	if (mkdirat(dir, name, 0700) == 0) {
 		fd = openat(dir, name,
 		    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		rc = fd < 0 ? err_from_errno(errno)
-			    : give(fd, w, mode == 0 ? 0755 : mode);
+		if (fd < 0 || fstat(fd, &st) != 0)
+			rc = err_from_errno(errno);
+		else if (st.st_uid != geteuid()) /* moved here meanwhile */
+			rc = SP_E_AGAIN;
+		else
+			rc = give(fd, w, mode == 0 ? 0755 : mode);
 		fd_close(&fd);
 	} else if (errno != EEXIST) {
 		rc = err_from_errno(errno);
