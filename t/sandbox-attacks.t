@@ -11,6 +11,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -531,6 +532,30 @@ def kills(d):
     all_gone(d, "and nothing is left")
 
 
+def meddling(d):
+    """Another root on this host takes away what is beneath."""
+    if d.ctl("exec", "net", "--", "/bin/true")[0] != 0:
+        tap.skip("rules and links taken away", "no veth here")
+        return
+    me = d.new("net")
+    go = ("import socket\ns = socket.socket()\ns.settimeout(3)\ntry:\n "
+          "s.connect(('203.0.113.1', 80)); print('open')\nexcept OSError as "
+          "e: print('no')")
+    with socket_at("203.0.113.1", 80):
+        subprocess.run(["nft", "flush", "ruleset"], check=False)
+        tap.eq(d.py(me, go)[1], b"no\n", "a flush of all rules opens nothing")
+    for x in os.listdir("/sys/class/net"):
+        if x.startswith("sp-"):
+            subprocess.run(["ip", "link", "del", x], check=False)
+    tap.eq(d.ctl("reset", me)[0], 0, "without its link it is reset")
+    tap.eq(d.ctl("end", me)[0], 0, "and ends")
+    all_gone(d, "and nothing is left")
+
+
+def socket_at(host, port):
+    return socket.create_server((host, port))
+
+
 def many(d):
     """Resets and execs leave nothing."""
     for env in ("tiny", "net"):
@@ -572,7 +597,7 @@ def main():
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
             for test in (walls, fills, mess, storm, no_descriptors,
-                         dies_in_reset, reloads, kills, many):
+                         dies_in_reset, reloads, meddling, kills, many):
                 if not only or test.__name__ in only:
                     test(d)
             tap.eq(d.p.poll(), None, "the helper has lived through it")
