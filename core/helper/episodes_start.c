@@ -25,6 +25,7 @@
 enum {
 	START_SWEEP_MS = 10 * 1000, /* for each leaf of an earlier run */
 	START_WHY_MAX = 4096,
+	START_TRY_MS = 90 * 1000, /* a sandbox built and taken down */
 };
 
 /* ---- what an earlier run left ----------------------------------------------- */
@@ -387,9 +388,22 @@ try_after(void *arg)
 	slot_after(arg);
 }
 
+/* Neither built nor taken down: the host is not as it should be. */
+static void
+try_on_timer(void *arg)
+{
+	struct episodes *e = arg;
+
+	e->tried = SP_E_CONF;
+	complain("sallyport: a sandbox that was built for a try is not taken "
+		 "down again in time");
+	poller_stop(e->p);
+}
+
 static int
 try_env(struct episodes *e, struct ep_env *v)
 {
+	struct poller_timer *late = NULL;
 	struct slot *s;
 	int rc;
 
@@ -400,6 +414,11 @@ try_env(struct episodes *e, struct ep_env *v)
 	rc = s == NULL ? SP_E_NOMEM
 		       : poller_signal(e->p, SIGCHLD, try_on_child, s);
 	if (rc == SP_OK) {
+		late = poller_timer_new(e->p, try_on_timer, e);
+		rc = late != NULL ? SP_OK : SP_E_NOMEM;
+	}
+	if (rc == SP_OK) {
+		poller_timer_set(late, START_TRY_MS + v->env->teardown_ms);
 		poller_after(e->p, try_after, s);
 		e->tried = SP_E_AGAIN;
 		rc = slot_build(s, v->env, 0, v->seed_fd, v->assets_fd,
@@ -410,6 +429,7 @@ try_env(struct episodes *e, struct ep_env *v)
 	if (rc == SP_OK)
 		rc = e->tried;
 	slot_free(s);
+	poller_timer_free(late);
 	poller_free(e->p);
 	e->p = e->slots.p = NULL;
 	return rc;
