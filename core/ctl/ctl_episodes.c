@@ -152,6 +152,7 @@ print(struct view v)
 
 /* ---- episodes ------------------------------------------------------------- */
 
+/* Without a width it is the last of its line, and ends where it ends. */
 static void
 print_string(struct view json, int width)
 {
@@ -163,7 +164,8 @@ print_string(struct view json, int width)
 	ctl_text_print(stdout, buf_view(&text), NULL);
 	for (n = buf_len(&text); n < (size_t)width; n++)
 		(void)putchar(' ');
-	(void)putchar(' ');
+	if (width > 0)
+		(void)putchar(' ');
 	buf_clear(&text);
 }
 
