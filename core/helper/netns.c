@@ -120,16 +120,18 @@ netns_here(int *fd)
 int
 netns_space(struct netns_maker *m)
 {
-	int rc;
+	int error, rc;
 
 	rc = netns_here(&m->self_fd);
 	if (rc != SP_OK)
 		return netns_why(m, rc, 0, "/proc/self/ns/net",
 		    "is /proc mounted?");
 	if (unshare(CLONE_NEWNET) != 0) {
-		rc = errno == EPERM || errno == EINVAL ? SP_E_UNSUPPORTED
-						       : err_from_errno(errno);
-		return netns_why(m, rc, errno, "a network namespace",
+		error = errno;
+		rc = error == EPERM || error == EINVAL ? SP_E_UNSUPPORTED
+						       : err_from_errno(error);
+		fd_close(&m->self_fd); /* it was never left */
+		return netns_why(m, rc, error, "a network namespace",
 		    "root (CAP_SYS_ADMIN) and CONFIG_NET_NS are needed");
 	}
 	rc = netns_here(&m->out->ns_fd);
