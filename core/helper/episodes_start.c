@@ -220,6 +220,8 @@ static int
 start_privilege(const struct ep_env *v)
 {
 	const struct conf_environment *env = v->env;
+	const struct guarantee *g = &v->e->guarantee;
+	size_t f;
 
 	if (env->storage == CONF_ENV_STORAGE_DISK) {
 		complain("%s:%u: environment \"%.*s\": storage disk cannot be "
@@ -228,9 +230,21 @@ start_privilege(const struct ep_env *v)
 		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
 		return SP_E_CONF;
 	}
-	if (v->e->world.privileged ||
-	    env->enforcement == CONF_ENV_ENFORCE_LOCAL ||
-	    (env->insides_n == 0 && !env->has_egress))
+	if (env->enforcement == CONF_ENV_ENFORCE_LOCAL)
+		return SP_OK;
+	/* without these there is no sandbox at all, whatever is required */
+	for (f = 0; f < GUARANTEE_FACTS; f++) {
+		if ((f != GUARANTEE_NAMESPACES && f != GUARANTEE_NETNS &&
+			f != GUARANTEE_SECCOMP) ||
+		    g->have[f])
+			continue;
+		complain("%s:%u: environment \"%.*s\": no sandbox can be "
+			 "built: %.*s",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+		    VIEW_ARG(buf_view(&g->text[f])));
+		return SP_E_CONF;
+	}
+	if (v->e->world.privileged || (env->insides_n == 0 && !env->has_egress))
 		return SP_OK;
 	complain("%s:%u: environment \"%.*s\": %s needs a start as root",
 	    env->pos.file, env->pos.line, VIEW_ARG(env->name),
