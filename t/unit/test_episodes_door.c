@@ -165,7 +165,15 @@ hear_which(void)
 }
 
 /* It runs: our ends of its streams. */
-static int pipe_in, pipe_out, pipe_err;
+static int pipe_in = -1, pipe_out = -1, pipe_err = -1;
+
+static void
+close_pipes(void)
+{
+	fd_close(&pipe_in);
+	fd_close(&pipe_out);
+	fd_close(&pipe_err);
+}
 
 static void
 hear_running(bool input)
@@ -199,9 +207,7 @@ hear_running(bool input)
 static void
 hear_exited(enum sandbox_end end, unsigned status)
 {
-	fd_close(&pipe_in);
-	fd_close(&pipe_out);
-	fd_close(&pipe_err);
+	close_pipes();
 	hear_which();
 	m_u8(end);
 	m_u8(status);
@@ -527,6 +533,7 @@ test_plain(void)
 	s = ask("POST", "/episodes/one/exec", "{\"argv\": [\"/bin/a\"]}");
 	hear_running(false);
 	hear_ended(0);
+	close_pipes();
 	turn();
 	is(s, 200, "\"end\":\"lost\"", "one whose episode died");
 	close_gate();
@@ -695,6 +702,7 @@ test_fresh(void)
 	tap_is_int(sent.type, MESSAGE_EPISODE_END,
 	    "the client goes: all of it ends");
 	hear_ended(sent_u32(0));
+	close_pipes();
 	turn();
 	s = framed("/episodes/-/exec",
 	    "{\"argv\": [\"/bin/true\"], \"environment\": \"echo\"}\n");
