@@ -140,11 +140,13 @@ def left(d):
     with open("/proc/self/mounts", encoding="utf-8") as f:
         mounts = [x for x in f if d.tmp.name in x]
     with open(os.path.join(d.state, "slots"), encoding="utf-8") as f:
-        m = re.search(r"^block (\d+)$", f.read(), re.M)
+        text = f.read()
+    m = re.search(r"^block (\d+)$", text, re.M)
     block = int(m[1]) if m else -1
-    groups = [x for _, dirs, _ in os.walk("/sys/fs/cgroup") for x in dirs
-              if x.startswith("slot-") and int(x.split("-")[1]) // 2048
-              == block]
+    # where this daemon has its groups: others' are theirs
+    groups = [x for at in re.findall(r"^cgroup \d (.+)$", text, re.M)
+              for x in os.listdir(at) if x.startswith("slot-")
+              and int(x.split("-")[1]) // 2048 == block]
     r = subprocess.run(["nft", "list", "tables"], capture_output=True,
                        text=True, check=False)
     rules = [x for x in r.stdout.splitlines() if "sallyport" in x]

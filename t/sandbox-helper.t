@@ -95,14 +95,15 @@ def run_spec(argv, env=(), flags=0, timeout_ms=0, cwd=""):
 
 
 def leaves():
-    """Control groups of this daemon's slots, wherever they are."""
+    """Control groups of this daemon's slots, where it has them."""
     with open(os.path.join(TMP, "state", "slots")) as f:
-        block = int(re.search(r"^block (\d+)$", f.read(), re.M).group(1))
+        text_ = f.read()
+    block = int(re.search(r"^block (\d+)$", text_, re.M).group(1))
     ours = range(block * 2048, (block + 1) * 2048)
     out = []
-    for at, dirs, _ in os.walk("/sys/fs/cgroup"):
-        out += [os.path.join(at, d) for d in dirs if d.startswith("slot-")
-                and int(d.split("-")[1]) in ours]
+    for at in re.findall(r"^cgroup \d (.+)$", text_, re.M):
+        out += [os.path.join(at, d) for d in os.listdir(at)
+                if d.startswith("slot-") and int(d.split("-")[1]) in ours]
     return sorted(out)
 
 
