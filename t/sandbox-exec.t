@@ -144,12 +144,15 @@ def left(d):
     with open("/proc/self/mounts", encoding="utf-8") as f:
         mounts = [x for x in f if d.tmp.name in x]
     with open(os.path.join(d.state, "slots"), encoding="utf-8") as f:
-        m = re.search(r"^block (\d+)$", f.read(), re.M)
+        text = f.read()
+    m = re.search(r"^block (\d+)$", text, re.M)
     ours = range(0)
     if m:
         ours = range(int(m[1]) * 2048, (int(m[1]) + 1) * 2048)
-    groups = [os.path.join(at, x) for at, dirs, _ in os.walk("/sys/fs/cgroup")
-              for x in dirs if x.startswith("slot-")
+    # where this daemon has its groups: others' are theirs
+    groups = [os.path.join(at, x)
+              for at in re.findall(r"^cgroup \d (.+)$", text, re.M)
+              for x in os.listdir(at) if x.startswith("slot-")
               and int(x.split("-")[1]) in ours]
     return [links, tables(), mounts, groups, keepers(d)]
 
