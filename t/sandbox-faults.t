@@ -205,8 +205,8 @@ def cpu():
         tap.skip("56: cpu", "no cpu controller")
         return
     k = sandbox(K.Spec(cpu=100))
-    p = k.start(["/bin/sh", "-c", "while :; do :; done"], timeout_ms=1500)
-    q = k.start(["/bin/sleep", "1"])
+    p = k.start(["/bin/sh", "-c", "while :; do :; done"], timeout_ms=2500)
+    q = k.start(["/bin/sleep", "3"])
     r = k.finish(p)
     k.finish(q)
     used = (r.user_us + r.system_us) / 1e6

@@ -11,6 +11,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
 import tap  # noqa: E402
+import walls  # noqa: E402
 
 BUILD = os.environ.get("SP_BUILDDIR", ROOT)
 PATIENCE = 60
@@ -61,6 +62,7 @@ def setup():
         for at, dirs, files in os.walk(TMP):
             for name in [at] + [os.path.join(at, x) for x in dirs + files]:
                 os.chown(name, UID, UID)
+    walls.alone()
     r = subprocess.run(["unshare", "-Urmn", "true"], preexec_fn=drop,
                        capture_output=True, check=False)
     if r.returncode != 0:

@@ -1,5 +1,6 @@
 """Whether sandboxes can be had on this host, asked of the kernel alone."""
 import ctypes
+import fcntl
 import os
 
 import tap
@@ -61,11 +62,24 @@ def groups_refused():
     return why
 
 
+def alone():
+    """
+    Waits until no other test works with sandboxes: some count processes,
+    mounts and groups of the whole host.  Held as long as this process lives,
+    and by nobody that it starts.
+    """
+    global lock
+    lock = os.open(f"/tmp/sallyport-sandbox-tests-{os.geteuid()}",
+                   os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+
 def needed():
-    """Skips the whole test where there can be none."""
+    """Skips the whole test where there can be none; alone() with them."""
     if os.geteuid() != 0:
         tap.skip_all("sandboxes need root here")
     for what, why in (("sandboxes", host_refuses()),
                       ("control groups", groups_refused())):
         if why:
             tap.skip_all(f"this host refuses {what}: {why}")
+    alone()
