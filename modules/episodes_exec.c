@@ -38,30 +38,30 @@ struct episodes_exec {
 	struct episodes_call *c;
 	struct arena *arena;
 	struct episodes_run run;
+	/* the body, of the framed form */
+	struct buf line; /* the first, as far as it is there */
+	struct buf pending; /* frames that wait for the process */
+	size_t head_n; /* of head */
+	size_t owed; /* credit, until the program has taken bytes */
+	/* what runs */
+	struct process *p;
+	struct process_exit exit;
+	struct buf what; /* why it did not start, or its end is not clean */
+	/* plain: what it said */
+	struct buf out[OUTPUTS];
+	unsigned stage; /* not started: where, 0 it was */
+	int number; /* and the errno */
+	uint32_t left; /* bytes of the frame that comes */
+	uint8_t kind; /* of it */
+	char head[FRAME_HEAD]; /* of it */
+	char ep[EPISODE_ID_MAX + 1]; /* made for this: to be ended */
 	bool framed, fresh;
 	bool head_sent;
 	bool told; /* the last word was said */
-	/* the body, of the framed form */
-	struct buf line; /* the first, as far as it is there */
 	bool have_line;
-	struct buf pending; /* frames that wait for the process */
-	char head[FRAME_HEAD]; /* of the frame that comes */
-	size_t head_n;
-	uint8_t kind;
-	uint32_t left; /* of its bytes */
 	bool body_ended;
-	size_t owed; /* credit, until the program has taken bytes */
-	/* what runs */
-	char ep[EPISODE_ID_MAX + 1]; /* made for this: to be ended */
-	struct process *p;
 	bool over;
-	struct process_exit exit;
-	unsigned stage; /* not started: where, 0 it was */
-	int number; /* and the errno */
-	struct buf what; /* and why; or why the end is not clean */
 	bool unclean;
-	/* plain: what it said */
-	struct buf out[OUTPUTS];
 	bool truncated[OUTPUTS];
 	bool paused;
 };

@@ -199,6 +199,8 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
 
 	*why = "expected ?path= and an absolute path, percent-encoded";
 	p = buf_view(path);
+	if (p.p == NULL)
+		p = VIEW("");
 	if (rc == SP_E_NOMEM)
 		return rc;
 	if (c->op != EPISODES_DIFF &&

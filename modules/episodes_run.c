@@ -42,7 +42,7 @@ read_text(struct reader *r, const struct jscan_span *v)
 	if (rc == SP_E_LIMIT)
 		return refuse(r, "a string of what is to be run is too long");
 	t = buf_view(&r->text);
-	if (rc == SP_OK && t.n > 0 && memchr(t.p, 0, t.n) != NULL)
+	if (rc == SP_OK && t.p != NULL && memchr(t.p, 0, t.n) != NULL)
 		return refuse(r,
 		    "no string of what is to be run may hold a "
 		    "NUL");

@@ -44,6 +44,7 @@ static int
 old_tree_open(struct slot_journal *j, int fds[CGROUP_HIERARCHIES],
     bool v1[CGROUP_HIERARCHIES])
 {
+	char *path;
 	size_t i;
 	int rc = SP_OK;
 
@@ -52,16 +53,18 @@ old_tree_open(struct slot_journal *j, int fds[CGROUP_HIERARCHIES],
 		v1[i] = false;
 		if (buf_len(&j->cgroups[i]) == 0 || rc != SP_OK)
 			continue;
-		rc = buf_add_char(&j->cgroups[i], '\0');
-		if (rc != SP_OK)
+		path = mem_strndup(buf_view(&j->cgroups[i]).p,
+		    buf_len(&j->cgroups[i]));
+		if (path == NULL) {
+			rc = SP_E_NOMEM;
 			continue;
-		fds[i] = open(buf_view(&j->cgroups[i]).p,
-		    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		buf_truncate(&j->cgroups[i], buf_len(&j->cgroups[i]) - 1);
+		}
+		fds[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fds[i] >= 0)
 			v1[i] = cgroup_is_v1(fds[i]);
 		else if (errno != ENOENT)
 			rc = err_from_errno(errno);
+		mem_free(path);
 	}
 	return rc;
 }

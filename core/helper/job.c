@@ -122,6 +122,7 @@ static void __attribute__((noreturn)) job_child_run(const struct job_child *c)
 {
 	struct buf why = BUF_INIT(JOB_WHY_MAX);
 	struct job_result r;
+	struct view text;
 	sigset_t none;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != c->parent)
@@ -131,9 +132,10 @@ static void __attribute__((noreturn)) job_child_run(const struct job_child *c)
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	memset(&r, 0, sizeof(r));
 	r.rc = c->plan->work(c->plan->arg, &why);
-	if (buf_len(&why) > 0)
-		memcpy(r.why, buf_view(&why).p, buf_len(&why));
-	(void)!send(c->fd, &r, sizeof(r.rc) + buf_len(&why), MSG_NOSIGNAL);
+	text = buf_view(&why);
+	if (text.p != NULL)
+		memcpy(r.why, text.p, text.n);
+	(void)!send(c->fd, &r, sizeof(r.rc) + text.n, MSG_NOSIGNAL);
 	_exit(0);
 }
 

@@ -174,10 +174,9 @@ make_dir(int dir, const char *name, const struct ws *w)
 	if (rc != SP_OK)
 		return rc;
 	/* another's may lie there by now: that is not given away */
-	if (fstat(fd, &st) != 0)
-		rc = err_from_errno(errno);
-	else if (st.st_uid == geteuid() && fchown(fd, w->uid, w->gid) != 0 &&
-	    geteuid() == 0)
+	if (fstat(fd, &st) != 0 ||
+	    (st.st_uid == geteuid() && fchown(fd, w->uid, w->gid) != 0 &&
+		geteuid() == 0))
 		rc = err_from_errno(errno);
 	fd_close(&fd);
 	return rc;
