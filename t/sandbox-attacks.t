@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
 import gate  # noqa: E402
 import tap  # noqa: E402
-import walls  # noqa: E402
+import walls as host  # noqa: E402
 
 CTL = gate.program("sallyportctl")
 MANY = int(os.environ.get("SP_ATTACKS_MANY", "12"))
@@ -592,7 +592,7 @@ def many(d):
 
 
 def main():
-    walls.needed()
+    host.needed()
     own_namespaces()
     only = os.environ.get("SP_ATTACKS_ONLY", "").split()
     with tempfile.TemporaryDirectory(prefix="sp-attacks-") as folder:
