@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "gate/fleet.h"
+#include "http/query.h"
 #include "json/jscan.h"
 #include "json/jwrite.h"
 #include "upstreams_conf.h"
@@ -117,52 +118,18 @@ on_head(struct gate_request *r)
 
 /* ---- which server --------------------------------------------------------- */
 
-static int
-hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* RFC 3986 s2.1; "+" is no space here. */
-static int
-decode(struct view v, struct buf *out)
-{
-	size_t i;
-	int rc = SP_OK, hi, lo;
-
-	for (i = 0; i < v.n && rc == SP_OK; i++) {
-		if (v.p[i] != '%') {
-			rc = buf_add_char(out, v.p[i]);
-			continue;
-		}
-		if (v.n - i < 3)
-			return SP_E_SYNTAX;
-		hi = hex(v.p[i + 1]);
-		lo = hex(v.p[i + 2]);
-		if (hi < 0 || lo < 0)
-			return SP_E_SYNTAX;
-		rc = buf_add_char(out, (char)(hi * 16 + lo));
-		i += 2;
-	}
-	return rc;
-}
-
 /* url=... of the query, or {"url": "..."}. */
 static int
 read_url(const struct gate_request *r, struct buf *out)
 {
-	struct view body = buf_view(&r->body), rest, pair;
+	struct view body = buf_view(&r->body);
 	struct jscan_span v;
 	struct jscan s;
 	int rc;
 
-	rest = r->x->request.query;
-	while (view_split(&rest, '&', &pair))
-		if (view_starts(pair, VIEW("url=")))
-			return decode(view_from(pair, 4), out);
+	rc = query_get(r->x->request.query, VIEW("url"), out);
+	if (rc != 0)
+		return rc == 1 ? SP_OK : rc;
 	if (body.n == 0 || jscan_valid(body, 0) != 0)
 		return SP_E_SYNTAX;
 	rc = jscan_find(body, VIEW("url"), &v);
