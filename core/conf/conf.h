@@ -27,6 +27,7 @@ struct conf_secret {
 	bool open; /* anybody may know it: a certificate */
 	const char *directive; /* that named it */
 	size_t min_bytes; /* least length of the value */
+	const char *principal; /* whose token it is; NULL: nobody's */
 	const char *file; /* where it was named, for messages */
 	unsigned line;
 };
@@ -272,6 +273,15 @@ enum conf_secret_fault {
 enum conf_secret_fault conf_secret_fault(const struct conf_secret *s,
     struct view value);
 
+/*
+ * Two tokens of different principals that are the same: by name alone, or by
+ * their values where both have one.
+ * Context: any, does not block.
+ * Returns: false: there are none; true with the one that comes later in the
+ *          text in *b.
+ */
+bool conf_secret_clash(const struct conf *c, bool by_value,
+    const struct conf_secret **a, const struct conf_secret **b);
 /* The value is copied; cleared by conf_free().  0; SP_E_NOTFOUND; SP_E_NOMEM;
  * SP_E_SYNTAX: the value is no use as a secret (empty, NUL or control bytes
  * in a token; a trailing line end is dropped). */

@@ -139,3 +139,31 @@ conf_secret_set(struct conf *c, unsigned id, struct view value)
 	s->value = view_of(copy, value.n);
 	return 0;
 }
+
+static bool
+is_same(const struct conf_secret *a, const struct conf_secret *b, bool by_value)
+{
+	if (by_value)
+		return a->value.p != NULL && b->value.p != NULL &&
+		    view_eq_secret(a->value, b->value);
+	return a->from_env == b->from_env && view_eq(a->name, b->name);
+}
+
+bool
+conf_secret_clash(const struct conf *c, bool by_value,
+    const struct conf_secret **a, const struct conf_secret **b)
+{
+	size_t i, j;
+
+	for (i = 1; i < c->secrets_n; i++) {
+		*b = c->secrets[i];
+		for (j = 0; j < i && (*b)->principal != NULL; j++) {
+			*a = c->secrets[j];
+			if ((*a)->principal != NULL &&
+			    strcmp((*a)->principal, (*b)->principal) != 0 &&
+			    is_same(*a, *b, by_value))
+				return true;
+		}
+	}
+	return false;
+}

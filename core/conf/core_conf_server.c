@@ -314,6 +314,8 @@ read_location(struct conf_parse *p, struct conf_block *b,
 	    (b->handler == NULL ||
 		(loc->server->environment != NULL && !b->handler->inside)))
 		rc = bad_handler(p, loc);
+	if (loc->token != NULL && b->handler != NULL)
+		loc->token->principal = b->handler->principal;
 	p->location = NULL;
 	return rc;
 }
@@ -560,6 +562,24 @@ place_listen(struct conf_parse *p, const struct conf_server *s,
 	return 0;
 }
 
+/* What the names tell; the values are compared when they are read. */
+static int
+check_tokens(struct conf_parse *p)
+{
+	const struct conf_secret *a, *b;
+	struct conf_file file;
+	struct conf_node at = { .file = &file, .seq = ~0U };
+
+	if (!conf_secret_clash(p->conf, false, &a, &b))
+		return 0;
+	file = (struct conf_file){ .name = b->file };
+	at.line = b->line;
+	return conf_error_at(p, &at,
+	    "token of the %s is that of the %s at %s:%u; expected a secret of "
+	    "its own for each principal",
+	    b->principal, a->principal, a->file, a->line);
+}
+
 int
 core_conf_server_check(struct conf_parse *p)
 {
@@ -575,5 +595,5 @@ core_conf_server_check(struct conf_parse *p)
 				return rc;
 		}
 	}
-	return 0;
+	return check_tokens(p);
 }

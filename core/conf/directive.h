@@ -105,6 +105,11 @@ struct conf_module {
 	size_t conf_size; /* of its struct, one for each location */
 	bool inside; /* meant for agents too: may stand in an `inside` */
 	/*
+	 * Whose door it is: its token may be nobody else's.  NULL: of no
+	 * principal, tokens are not compared.
+	 */
+	const char *principal;
+	/*
 	 * Checks one location's finished struct, references resolved; NULL
 	 * none.  0, or SP_E_CONF after conf_error().
 	 */

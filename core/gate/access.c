@@ -12,6 +12,7 @@ enum {
 	ACCESS_FLUSH_AT = 48 * 1024,
 	ACCESS_PATH_MAX = 1024,
 	ACCESS_METHOD_MAX = 32,
+	ACCESS_NAME_MAX = 128, /* ids and names of tools */
 };
 
 struct access {
@@ -129,20 +130,59 @@ access_put_u64(struct jwrite *w, const char *key, uint64_t v)
 	jwrite_u64(w, v);
 }
 
-static int
-access_write(struct buf *out, const struct access_line *l)
+static void
+access_put_view(struct jwrite *w, const char *key, struct view v)
 {
-	struct jwrite w;
+	jwrite_key(w, key);
+	if (v.n > 0)
+		jwrite_string(w, view_sub(v, 0, ACCESS_NAME_MAX));
+	else
+		jwrite_null(w);
+}
+
+static void
+access_put_start(struct jwrite *w, const char *listener, const char *peer,
+    uint64_t connection, uint64_t number)
+{
 	char now[32];
 
 	clock_format(clock_wall_us(), now);
+	jwrite_object(w);
+	access_put_str(w, "time", now);
+	access_put_str(w, "listener", listener);
+	access_put_str(w, "peer", peer);
+	access_put_u64(w, "conn", connection);
+	access_put_u64(w, "request", number);
+}
+
+static int
+access_write_operation(struct buf *out, const void *arg)
+{
+	const struct access_operation *o = arg;
+	struct jwrite w;
+
 	jwrite_init(&w, out);
-	jwrite_object(&w);
-	access_put_str(&w, "time", now);
-	access_put_str(&w, "listener", l->listener);
-	access_put_str(&w, "peer", l->peer);
-	access_put_u64(&w, "conn", l->connection);
-	access_put_u64(&w, "request", l->number);
+	access_put_start(&w, o->listener, o->peer, o->connection, o->number);
+	access_put_str(&w, "principal", o->principal);
+	access_put_str(&w, "door", o->door);
+	access_put_view(&w, "episode", o->episode);
+	access_put_str(&w, "operation", o->operation);
+	access_put_view(&w, "tool", o->tool);
+	access_put_str(&w, "outcome", o->outcome);
+	jwrite_key(&w, "duration_ms");
+	jwrite_double(&w, (double)o->duration_us / 1000.0);
+	jwrite_end_object(&w);
+	return jwrite_finish(&w);
+}
+
+static int
+access_write(struct buf *out, const void *arg)
+{
+	const struct access_line *l = arg;
+	struct jwrite w;
+
+	jwrite_init(&w, out);
+	access_put_start(&w, l->listener, l->peer, l->connection, l->number);
 	jwrite_key(&w, "method");
 	jwrite_string(&w, view_sub(l->method, 0, ACCESS_METHOD_MAX));
 	jwrite_key(&w, "path");
@@ -153,18 +193,16 @@ access_write(struct buf *out, const struct access_line *l)
 	jwrite_double(&w, (double)l->duration_us / 1000.0);
 	access_put_str(&w, "principal", l->principal);
 	access_put_str(&w, "module", l->module);
-	jwrite_key(&w, "session");
-	if (l->session.n > 0)
-		jwrite_string(&w, l->session);
-	else
-		jwrite_null(&w);
+	access_put_view(&w, "session", l->session);
 	access_put_str(&w, "outcome", l->outcome);
 	jwrite_end_object(&w);
 	return jwrite_finish(&w);
 }
 
-void
-access_add(struct access *a, const struct access_line *line)
+/* A line is whole or not there. */
+static void
+access_put(struct access *a, int (*write)(struct buf *out, const void *arg),
+    const void *arg)
 {
 	size_t before;
 	int rc;
@@ -174,7 +212,7 @@ access_add(struct access *a, const struct access_line *line)
 	if (buf_len(&a->lines) >= ACCESS_FLUSH_AT)
 		access_flush(a);
 	before = buf_len(&a->lines);
-	rc = access_write(&a->lines, line);
+	rc = write(&a->lines, arg);
 	if (rc == SP_OK)
 		rc = buf_add_char(&a->lines, '\n');
 	if (rc != SP_OK) {
@@ -183,6 +221,18 @@ access_add(struct access *a, const struct access_line *line)
 		return;
 	}
 	loop_task_post(a->task);
+}
+
+void
+access_add(struct access *a, const struct access_line *line)
+{
+	access_put(a, access_write, line);
+}
+
+void
+access_add_operation(struct access *a, const struct access_operation *op)
+{
+	access_put(a, access_write_operation, op);
 }
 
 uint64_t

@@ -19,6 +19,15 @@ struct access_line {
 	struct view session;
 };
 
+/* Of an operation, of which a request may have several. */
+struct access_operation {
+	const char *listener, *peer;
+	uint64_t connection, number;
+	const char *principal, *door, *operation, *outcome;
+	struct view episode, tool; /* empty: null */
+	uint64_t duration_us;
+};
+
 /*
  * Context: reactor; writes once at the end of a turn of the loop, to a
  *          descriptor that may block as long as a file does.
@@ -31,6 +40,7 @@ void access_free(struct access *a);
 void access_set_fd(struct access *a, int fd);
 /* A line that does not fit in, or finds no memory, is counted as lost. */
 void access_add(struct access *a, const struct access_line *line);
+void access_add_operation(struct access *a, const struct access_operation *op);
 uint64_t access_lost(const struct access *a);
 
 #endif

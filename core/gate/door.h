@@ -12,26 +12,34 @@
 
 /*
  * The episode: that of the listener which accepted it; else the one named by
- * X-Episode-Id or ?episode=; else the environment's only one.
- * Context: a HEAD hook.
+ * X-Episode-Id or ?episode=; else the environment's only one.  An id is no
+ * credential: without a token in the location, one of several is refused.
+ * Context: a hook, HEAD or MESSAGE.
+ * Parameters: env, of the location; NULL in an `inside` block.
  * Returns: GATE_PASS with *out; GATE_DENY with r->status and reason: 400 names
- *          that disagree, or none where there are several; 404 no such episode
- *          of this environment; 503 there is none; GATE_FAIL.
+ *          that disagree, or none where there are several; 401 one of several
+ *          by its id alone; 404 no such episode of this environment; 503 there
+ *          is none; GATE_FAIL.
  */
 enum gate_verdict door_episode(struct gate_request *r,
     const struct conf_environment *env, struct episode **out);
 
 /*
- * Rebinding: Host must be the address that was meant (an address of the
- * listener's, localhost, a server_name), and Origin, where there is one, the
- * same.
+ * Rebinding: a page of another site that a browser runs reaches loopback and
+ * private networks under a name of its own.  So Host must be an address (which
+ * is no name to rebind), localhost or a server_name, and Origin, where there
+ * is one, a loopback address, localhost, a server_name or the Host itself.
+ * Source:  Model Context Protocol, transports, security warning; RFC 6454 s7.
+ * Context: a HEAD hook.
  * Returns: GATE_PASS; GATE_DENY with 403.
  */
 enum gate_verdict door_origin(struct gate_request *r);
 
 /*
- * A shell pattern over the whole text, with case: `*`, `?`, `[...]`; `*` goes
- * over `/` too.  Bounded: linear in text times pattern.
+ * A shell pattern over the whole text, with case: `*`, `?`, `[...]`, `[!...]`,
+ * as Python's fnmatchcase reads it: `*` goes over `/` too, nothing escapes.
+ * Characters are code points; a byte that is not UTF-8 is one by itself.
+ * Bounded: linear in text times pattern.
  * Context: any.
  */
 bool door_match(struct view pattern, struct view text);
@@ -47,6 +55,10 @@ struct door_operation {
 	const char *outcome; /* "ok", "denied", "error", "timeout", ... */
 	uint64_t us; /* from its request to its answer */
 };
-void door_log(struct gate_request *r, const struct door_operation *op);
+/*
+ * The line, and one in sallyport_operations_total.  The operation is a label:
+ * one of a fixed set, never a word of the client's.
+ */
+void door_log(const struct gate_request *r, const struct door_operation *op);
 
 #endif

@@ -18,112 +18,30 @@ enum {
 	GATE_FULL_MS = 20, /* how often a full gate looks for room */
 	GATE_DRAIN_MS = 20, /* the same for what is still to leave */
 	GATE_LAST_MS = 500, /* what the deadline leaves for goodbyes */
-	GATE_ERROR_MAX = 64 * 1024,
 	GATE_SCRATCH_MAX = 1024 * 1024,
 };
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* OpenAI's types of errors, by status. */
-static const char *
-gate_error_type(unsigned status)
+const char *
+gate_principal_name(unsigned principals)
 {
-	switch (status) {
-	case 401:
-		return "authentication_error";
-	case 403:
-		return "permission_error";
-	case 404:
-		return "not_found_error";
-	case 408:
-	case 504:
-		return "timeout_error";
-	case 429:
-		return "rate_limit_error";
-	case 502:
-		return "upstream_error";
+	switch (principals) {
+	case GATE_AGENT:
+		return "agent";
+	case GATE_GRADER:
+		return "grader";
+	case GATE_ORCHESTRATOR:
+		return "orchestrator";
+	case GATE_OBSERVER:
+		return "observer";
+	case GATE_ADMIN:
+		return "admin";
+	case GATE_OPERATOR:
+		return "operator";
 	default:
-		return status >= 500 ? "server_error" : "invalid_request_error";
+		return NULL;
 	}
-}
-
-int
-gate_error_body(unsigned status, const char *code, struct view message,
-    struct buf *out)
-{
-	struct jwrite w;
-
-	jwrite_init(&w, out);
-	jwrite_object(&w);
-	jwrite_key(&w, "error");
-	jwrite_object(&w);
-	jwrite_key(&w, "message");
-	jwrite_string(&w, message);
-	jwrite_key(&w, "type");
-	jwrite_cstr(&w, gate_error_type(status));
-	jwrite_key(&w, "param");
-	jwrite_null(&w);
-	jwrite_key(&w, "code");
-	jwrite_cstr(&w, code);
-	jwrite_end_object(&w);
-	jwrite_end_object(&w);
-	return jwrite_finish(&w);
-}
-
-static int
-gate_send_error(const struct gate_request *r, unsigned status, struct view body)
-{
-	struct exchange *x = r->x;
-	struct head_field fields[2] = { { VIEW("Content-Type"),
-	    VIEW("application/json") } };
-	struct head_reply head = {
-		.status = status,
-		.content_length = (int64_t)body.n,
-		.fields = { .v = fields, .n = 1, .cap = 2 },
-	};
-	int rc;
-
-	/* RFC 6750 s3, RFC 9110 s10.2.3, s15.5.6, RFC 6585 s4 */
-	if (status == 401)
-		fields[head.fields.n++] =
-		    (struct head_field){ VIEW("WWW-Authenticate"),
-			    VIEW("Bearer") };
-	if (status == 503 || status == 429)
-		fields[head.fields.n++] =
-		    (struct head_field){ VIEW("Retry-After"), VIEW("1") };
-	if (status == 405 && r->allow != NULL)
-		fields[head.fields.n++] =
-		    (struct head_field){ VIEW("Allow"), view_str(r->allow) };
-	rc = exchange_head(x, &head);
-	if (rc == SP_OK && !x->reply_bodyless)
-		rc = exchange_data(x, body);
-	return rc == SP_OK ? exchange_end(x) : rc;
-}
-
-int
-gate_error(struct gate_request *r, unsigned status, const char *code,
-    const char *fmt, ...)
-{
-	struct buf text = BUF_INIT(4096);
-	struct buf body = BUF_INIT(GATE_ERROR_MAX);
-	va_list ap;
-	int rc;
-
-	if (r->x == NULL)
-		return SP_E_GONE;
-	if (r->x->state != EXCHANGE_REQUEST)
-		return SP_E_STATE;
-	r->status = status;
-	va_start(ap, fmt);
-	rc = buf_vprintf(&text, fmt, ap);
-	va_end(ap);
-	if (rc == SP_OK)
-		rc = gate_error_body(status, code, buf_view(&text), &body);
-	if (rc == SP_OK)
-		rc = gate_send_error(r, status, buf_view(&body));
-	buf_clear(&text);
-	buf_clear(&body);
-	return rc;
 }
 
 /* What the codec refuses is answered in the same shape. */

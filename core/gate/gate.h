@@ -50,6 +50,9 @@ enum gate_principal {
 	GATE_OPERATOR = 1 << 5,
 };
 
+/* "agent", "grader", ...; NULL: none, or several. */
+const char *gate_principal_name(unsigned principals);
+
 /* Why a reply has to end before its time. */
 enum gate_expiry {
 	GATE_EXPIRE_DRAIN, /* the drain's deadline passed */
@@ -65,6 +68,7 @@ struct gate_request {
 	void *conf; /* the handler module's struct for the location */
 	struct view path; /* normalised, without query */
 	struct view rest; /* what lies beneath the location: "" or "/..." */
+	bool door; /* errors have the doors' shape: gate_module.door */
 	struct buf body; /* the message; the hook may take its memory */
 	void *ctx; /* the module's, freed by its FINISH hook */
 	/*
@@ -97,6 +101,11 @@ struct gate_module {
 	bool beneath; /* also serves what lies beneath its location */
 	bool wants_body; /* MESSAGE runs when the body is whole */
 	bool checks_token; /* location->token is its own matter */
+	/*
+	 * A principal's door: errors are {"detail":..}, a WebSocket is refused
+	 * with 403 and no body, and r->principal is that of `principals`.
+	 */
+	bool door;
 	int (*setup)(struct gate *g); /* metrics; no I/O */
 	int (*start)(struct gate *g); /* confined, before accepting */
 	void (*stop)(struct gate *g);
@@ -218,7 +227,10 @@ void gate_finish(struct gate_request *r);
  * counts among the bodies that are held.  Else it does until the end.
  */
 void gate_body_gone(struct gate_request *r);
-/* A status and an error body in the surface's own shape (OpenAI's here). */
+/*
+ * A status and an error body in the surface's own shape: OpenAI's, or that of
+ * the doors where r->door says so.
+ */
 int gate_error(struct gate_request *r, unsigned status, const char *code,
     const char *fmt, ...) printf_like(4, 5) must_check;
 /*

@@ -59,6 +59,8 @@ static int
 labelled(struct gate *g)
 {
 	static const char *const requests[] = { "module", "code", NULL };
+	static const char *const operations[] = { "principal", "operation",
+		"outcome", NULL };
 	static const char *const turns[] = { "finish_reason", "level", NULL };
 	static const char *const role[] = { "role", NULL };
 	static const char *const build[] = { "version", "confinement", NULL };
@@ -77,12 +79,15 @@ labelled(struct gate *g)
 	g->ack = metrics_register(g->metrics, METRICS_HISTOGRAM,
 	    "recorder_ack_seconds",
 	    "From the end of a turn to the word that it is on file", NULL, ack);
+	g->operations = metrics_register(g->metrics, METRICS_COUNTER,
+	    "operations", "What principals did at their doors, and its outcome",
+	    operations, NULL);
 	restarts = metrics_register(g->metrics, METRICS_COUNTER, "restarts",
 	    "Restarts of a role since the start", role, NULL);
 	info = metrics_register(g->metrics, METRICS_GAUGE, "build_info",
 	    "Always 1; what this is", build, NULL);
 	if (g->requests == NULL || g->turns == NULL || g->ack == NULL ||
-	    restarts == NULL || info == NULL)
+	    g->operations == NULL || restarts == NULL || info == NULL)
 		return SP_E_NOMEM;
 	g->restarts[0] = metrics_cell(restarts, &roles[0]);
 	g->restarts[1] = metrics_cell(restarts, &roles[1]);

@@ -114,7 +114,7 @@ struct gate {
 	struct buf scratch; /* a path, or an error's body */
 	unsigned modules_set_up, modules_started;
 	/* metrics */
-	struct metric *requests, *ack, *turns;
+	struct metric *requests, *ack, *turns, *operations;
 	uint64_t *connections, *accepted, *streams, *malformed, *lost_lines;
 	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];
@@ -152,6 +152,8 @@ extern const struct exchange_consumer walk_consumer;
 void walk_resume(struct gate_request *r, enum gate_verdict v);
 void walk_finish(struct gate_request *r);
 void walk_body_gone(struct gate_request *r);
+/* Also when the client is gone and r->x is NULL, to the end of FINISH. */
+const struct exchange *walk_exchange(const struct gate_request *r);
 /* Ends every open request so that its client sees that it is not whole. */
 void walk_abort_all(struct gate *g);
 /*

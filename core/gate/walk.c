@@ -52,6 +52,14 @@ walk_break(struct walk *w)
 	exchange_abort(w->x);
 }
 
+const struct exchange *
+walk_exchange(const struct gate_request *r)
+{
+	const struct walk *w = (const struct walk *)r;
+
+	return w->x;
+}
+
 void
 walk_body_gone(struct gate_request *r)
 {
@@ -605,9 +613,22 @@ walk_episode(struct walk *w)
 	return SP_E_NOMEM;
 }
 
+/* What is not configured of a server with doors looks as openenvd's does. */
+static bool
+walk_has_doors(const struct conf_server *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->locations_n; i++)
+		if (gate_module_of(s->locations[i]->handler)->door)
+			return true;
+	return false;
+}
+
 static int
 walk_route(struct walk *w)
 {
+	const struct conf_server *server;
 	const struct gate_door *d = w->port->door;
 	struct route_found found;
 
@@ -619,16 +640,18 @@ walk_route(struct walk *w)
 		    "connect anew");
 		return SP_E_NOTFOUND;
 	}
-	if (!route_find(route_server(d->servers, d->servers_n,
-			    w->x->request.authority),
-		w->r.path, &found)) {
+	server =
+	    route_server(d->servers, d->servers_n, w->x->request.authority);
+	if (!route_find(server, w->r.path, &found)) {
 		w->r.outcome = "not_found";
+		w->r.door = walk_has_doors(server);
 		walk_error(w, 404, "unknown_url",
 		    "no location of this gateway has that path: check the "
 		    "base URL");
 		return SP_E_NOTFOUND;
 	}
 	w->module = gate_module_of(found.location->handler);
+	w->r.door = w->module->door;
 	w->r.location = found.location;
 	w->r.rest = found.rest;
 	w->r.conf = conf_module_conf(found.location, w->module->conf->name);
@@ -641,8 +664,12 @@ walk_token(struct walk *w)
 	const struct conf_location *l = w->r.location;
 
 	if (l->token == NULL || w->module->checks_token ||
-	    session_token_ok(&w->x->request.fields, l->token))
+	    session_token_ok(&w->x->request.fields, l->token)) {
+		if (w->module->door)
+			w->r.principal =
+			    gate_principal_name(w->module->principals);
 		return SP_OK;
+	}
 	w->r.outcome = "unauthorized";
 	walk_error(w, 401, "invalid_token",
 	    "a bearer token is needed here: send Authorization: Bearer "

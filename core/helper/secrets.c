@@ -209,6 +209,20 @@ secrets_inherit(struct secrets *s, const struct secrets *before)
 	return rc;
 }
 
+/* No value is told, nor which of them: who asks may have read only one. */
+static int
+secrets_differ(const struct conf *conf)
+{
+	const struct conf_secret *a, *b;
+
+	if (!conf_secret_clash(conf, true, &a, &b))
+		return SP_OK;
+	complain("%s:%u: token of the %s is the same as that of the %s at "
+		 "%s:%u; expected a different one for each principal",
+	    b->file, b->line, b->principal, a->principal, a->file, a->line);
+	return SP_E_CONF;
+}
+
 int
 secrets_read(struct secrets *s, struct conf *conf, const struct secrets *before)
 {
@@ -230,6 +244,8 @@ secrets_read(struct secrets *s, struct conf *conf, const struct secrets *before)
 		if (rc != SP_OK && worst != SP_E_NOMEM)
 			worst = rc;
 	}
+	if (worst == SP_OK)
+		worst = secrets_differ(conf);
 	/* after all, as two may name one variable; also in /proc/PID/environ */
 	for (i = 0; i < conf->secrets_n; i++) {
 		cs = conf->secrets[i];
