@@ -4,6 +4,7 @@
 The reactor is t/unit/fake_reactor: it passes on what it is told, also what no
 reactor would say.  Keepers, networks and control groups are the real ones.
 """
+import errno
 import os
 import random
 import re
@@ -28,10 +29,12 @@ walls.needed()
 
 CREATE, RESET, END, FREEZE, FILE, FILE_PUT, RUN, SIGNAL, RESUME = \
     range(160, 169)
+CONNECT = 169
 MADE, REFUSED, LISTENER, NFLOG, WATCH, ENDED, FROZEN, FILE_DONE, FILE_DATA, \
-    STDIO, STARTED, NOT_STARTED, EXITED, EVENT, GUARANTEES = range(176, 191)
+    STDIO, STARTED, NOT_STARTED, EXITED, EVENT, GUARANTEES, CONNECTED = \
+    range(176, 192)
 UNKNOWN, CAPACITY, FAILED, UNCLEAN, STATE = range(1, 6)
-AGENT = 1
+AGENT, WORKER = 1, 2
 
 CONF = """
 state_dir {dir}/state;
@@ -41,7 +44,29 @@ environment echo {{
     teardown_timeout 3s;
     sandbox {{ memory 128m; pids 64; uid 300000 4096; }}
 }}
+environment web {{
+    worker http 8001 /usr/bin/python3 -c pass; teardown_timeout 3s;
+    workspace_size 16m; sandbox {{ memory 128m; pids 64; uid 310000 4096; }}
+    inside 127.0.0.1:7000 {{ location /health {{ health; }} }}
+}}
 server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
+"""
+
+# says who it is to whoever comes, until that one has said all
+SERVER = """
+import os, socket
+s = socket.socket()
+s.bind(("127.0.0.1", 8001))
+s.listen()
+while True:
+    c, _ = s.accept()
+    c.sendall(b"uid %d: " % os.getuid())
+    while True:
+        got = c.recv(100)
+        if not got:
+            break
+        c.sendall(got)
+    c.close()
 """
 
 
@@ -258,9 +283,20 @@ class Daemon:
 
     def begin(self, ep, argv, **kw):
         h = self.number()
-        self.say("fd", RUN, (u32(*ep) + bytes([AGENT]) + u32(h)).hex(),
+        side = kw.pop("side", AGENT)
+        self.say("fd", RUN, (u32(*ep) + bytes([side]) + u32(h)).hex(),
                  run_spec(argv, **kw).hex())
         return h
+
+    def dial(self, ep, side=WORKER, port=8001):
+        """(request, errno, descriptor), or the refusal's reason and text."""
+        n = self.number()
+        self.msg(CONNECT, u32(n, *ep) + bytes([side]) + struct.pack("<H", port))
+        kind, body, fd = self.wait(
+            (CONNECTED, REFUSED), lambda b: n in struct.unpack_from("<III", b))
+        if kind == REFUSED:
+            return body[4], body[9:].decode()
+        return n, struct.unpack_from("<I", body, 12)[0], fd
 
     def stop(self, how=signal.SIGTERM):
         if self.s is not None:
@@ -332,6 +368,59 @@ def first_of(cmdline):
         except OSError:
             pass
     raise RuntimeError(f"no {cmdline} runs")
+
+
+PROBE = ("import os, socket\n"
+         "print(os.readlink('/proc/self/ns/net'),"
+         " socket.socket().connect_ex(('127.0.0.1', 8001)))")
+
+
+def test_worker():
+    """The way to a worker's port: the helper's alone, and to that port."""
+    d = Daemon()
+    ep = d.create("web")
+    tap.eq(d.dial(ep)[1:], (errno.ECONNREFUSED, 0), "nobody listens yet")
+    h = d.begin(ep, ["/usr/bin/python3", "-c", SERVER], side=WORKER)
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+    got = until(lambda: next((x for x in [d.dial(ep)] if x[1] == 0), None),
+                "the worker's port")
+    tap.eq(got[2], 1, "a socket comes with it")
+    d.say("in", got[0], b"to and fro".hex())
+    d.say("in", got[0])
+    while (got[0], 9) not in d.eof:
+        d.read()
+    tap.eq(d.out[(got[0], 9)], b"uid 310002: to and fro",
+           "which leads to the worker's server")
+    inside = {}
+    for side in (AGENT, WORKER):
+        out = d.run(ep, ["/usr/bin/python3", "-c", PROBE], side=side)[2]
+        inside[side] = out.decode().split()
+    tap.ok(inside[AGENT][0] != inside[WORKER][0] !=
+           os.readlink("/proc/self/ns/net"),
+           "the worker's network is neither the agent's nor the host's",
+           inside)
+    tap.eq((inside[AGENT][1], inside[WORKER][1]),
+           (str(errno.ECONNREFUSED), "0"),
+           "the agent cannot connect to the worker's port")
+    for what, how in (("another port", {"port": 8002}),
+                      ("no port", {"port": 0}),
+                      ("the agent's side", {"side": AGENT}),
+                      ("no side", {"side": 9})):
+        tap.eq(d.dial(ep, **how), (STATE, "the port is not the worker's"),
+               f"{what} is refused")
+    echo = d.create()
+    tap.eq(d.dial(echo, side=AGENT)[0], STATE,
+           "so is one of an environment without such a worker")
+    tap.eq(d.dial((ep[0], ep[1] + 1))[0], UNKNOWN, "and of no episode")
+    for _ in range(3):
+        d.msg(CONNECT, u32(d.number(), *ep) + bytes([WORKER]) + b"\x41\x1f")
+    two = d.reset(ep)
+    tap.ok(isinstance(two[1], int) and two != ep, f"a reset: {two}")
+    tap.eq(d.dial(two)[1:], (errno.ECONNREFUSED, 0), "after it nobody listens")
+    tap.eq(d.dial(ep)[0], UNKNOWN, "and the old one is not known")
+    tap.ok(d.end(two) and d.end(echo), "both are ended")
+    tap.eq(d.stop(), 0, "a stop")
+    tap.eq(leaves(), [], "no control group is left")
 
 
 def test_deaths():
@@ -409,6 +498,7 @@ def test_hostile():
         ("signal 0", SIGNAL, u32(0, 1, 1) + b"\0"),
         ("freeze 7", FREEZE, u32(1, 0, 1) + b"\7"),
         ("run without a descriptor", RUN, u32(0, 1) + b"\1" + u32(5)),
+        ("a connection that is short", CONNECT, u32(1, 0, 1) + b"\2"),
     ]
     for what, kind, body in bad:
         hostile(what, struct.pack("<HHI", kind, 1, 1000) + body, 0)
@@ -503,8 +593,8 @@ if os.environ.get("SP_IN_NETNS") != "1":
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 HOST = host()
 try:
-    for test in (test_life, test_deaths, test_hostile, test_reload, test_many,
-                 test_killed):
+    for test in (test_life, test_worker, test_deaths, test_hostile,
+                 test_reload, test_many, test_killed):
         test()
 finally:
     shutil.rmtree(TMP, ignore_errors=True)

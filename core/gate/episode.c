@@ -246,6 +246,8 @@ episode_op_done(struct episode_op *op, unsigned refusal, struct view what)
 	void (*file)(void *arg, struct episode *ep,
 	    enum sandbox_file_result result, uint64_t size, int fd,
 	    struct view what) = op->file;
+	void (*connected)(void *arg, struct episode *ep, int fd, int number,
+	    struct view what) = op->connected;
 	void *arg = op->arg;
 
 	episode_op_free(op);
@@ -253,6 +255,8 @@ episode_op_done(struct episode_op *op, unsigned refusal, struct view what)
 		done(arg, ep, refusal, what);
 	else if (file != NULL)
 		file(arg, ep, SANDBOX_FILE_FAILED, 0, -1, what);
+	else if (connected != NULL)
+		connected(arg, ep, -1, 0, what);
 }
 
 /* Every op of that type, or (0) all: answered alike. */
@@ -286,6 +290,7 @@ episode_forget(struct episode_set *s, const void *arg)
 			if (op->arg == arg) {
 				op->done = NULL;
 				op->file = NULL;
+				op->connected = NULL;
 			}
 }
 
@@ -503,6 +508,34 @@ episode_file(struct episode *ep, const struct episode_file_ask *ask,
 	if (rc == SP_OK)
 		o->file = file;
 	else
+		episode_op_free(o);
+	return rc;
+}
+
+int
+episode_connect(struct episode *ep, enum sandbox_side side, uint16_t port,
+    void (*connected)(void *arg, struct episode *ep, int fd, int number,
+	struct view what),
+    void *arg)
+{
+	struct buf b = BUF_INIT(32);
+	struct episode_op *o;
+	int rc;
+
+	if (ep->state != EPISODE_LIVE)
+		return SP_E_STATE;
+	o = op_new(ep, MESSAGE_EPISODE_CONNECT, arg);
+	rc = o == NULL ? SP_E_NOMEM : wire_put_u32(&b, o->request);
+	if (rc == SP_OK)
+		rc = episode_put_which(&b, ep);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, (uint8_t)side);
+	if (rc == SP_OK)
+		rc = wire_put_u16(&b, port);
+	rc = episode_send(ep->set, MESSAGE_EPISODE_CONNECT, &b, rc, -1);
+	if (rc == SP_OK)
+		o->connected = connected;
+	else if (o != NULL)
 		episode_op_free(o);
 	return rc;
 }

@@ -42,6 +42,9 @@ struct episode_op {
 	void (*file)(void *arg, struct episode *ep,
 	    enum sandbox_file_result result, uint64_t size, int fd,
 	    struct view what);
+	/* EPISODE_CONNECT: instead; see episode_connect() */
+	void (*connected)(void *arg, struct episode *ep, int fd, int number,
+	    struct view what);
 	void *arg;
 	int fd; /* FILE_DATA that came */
 };
@@ -167,6 +170,19 @@ struct episode_file_ask {
 int episode_file(struct episode *ep, const struct episode_file_ask *ask,
     void (*file)(void *arg, struct episode *ep, enum sandbox_file_result result,
 	uint64_t size, int fd, struct view what),
+    void *arg) must_check;
+/*
+ * A socket in the network of one of its sandboxes, to 127.0.0.1 and that port.
+ * Parameters: port, that of `worker http`, with side SANDBOX_WORKER; the
+ *          helper refuses any other; connected, told once from the loop: fd,
+ *          non-blocking, connected or on its way (writable then), the callee's
+ *          own; or -1, and number is the errno (ECONNREFUSED: nobody listens
+ *          yet), or 0 and what says why there is none.
+ * Returns: 0; SP_E_STATE; SP_E_GONE; SP_E_NOMEM.
+ */
+int episode_connect(struct episode *ep, enum sandbox_side side, uint16_t port,
+    void (*connected)(void *arg, struct episode *ep, int fd, int number,
+	struct view what),
     void *arg) must_check;
 /* Whoever asked is gone: none of his done() is called. */
 void episode_forget(struct episode_set *s, const void *arg);

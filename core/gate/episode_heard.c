@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <limits.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "gate/episode_priv.h"
@@ -278,6 +280,35 @@ heard_file_done(struct episode_set *s, struct channel_msg *m, struct wire *w)
 }
 
 static int
+heard_connected(struct episode_set *s, struct channel_msg *m, struct wire *w)
+{
+	struct episode_op *op, o;
+	uint32_t request, number;
+	int fd = m->fd;
+
+	(void)wire_u32(w);
+	(void)wire_u32(w);
+	request = wire_u32(w);
+	number = wire_u32(w);
+	if (wire_done(w) != SP_OK || number > INT_MAX ||
+	    (number == 0) != (fd >= 0))
+		return SP_E_PROTO;
+	op = op_find(s, request);
+	if (op == NULL)
+		return SP_OK;
+	if (op->type != MESSAGE_EPISODE_CONNECT)
+		return SP_E_PROTO;
+	o = *op;
+	episode_op_free(op);
+	/* whoever asked is gone: with m it is closed */
+	if (o.connected == NULL)
+		return SP_OK;
+	m->fd = -1;
+	o.connected(o.arg, o.ep, fd, (int)number, VIEW_NONE);
+	return SP_OK;
+}
+
+static int
 heard_listener(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
 	uint32_t slot = wire_u32(w), generation = wire_u32(w);
@@ -359,6 +390,7 @@ static const struct {
 	{ MESSAGE_EPISODE_FROZEN, heard_frozen },
 	{ MESSAGE_EPISODE_FILE_DONE, heard_file_done },
 	{ MESSAGE_EPISODE_FILE_DATA, heard_file_data },
+	{ MESSAGE_EPISODE_CONNECTED, heard_connected },
 	{ MESSAGE_EPISODE_LISTENER, heard_listener },
 	{ MESSAGE_EPISODE_NFLOG, heard_source },
 	{ MESSAGE_EPISODE_WATCH, heard_source },

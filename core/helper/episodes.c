@@ -535,6 +535,7 @@ static const struct {
 	{ MESSAGE_EPISODE_FREEZE, episodes_ask_freeze },
 	{ MESSAGE_EPISODE_FILE, episodes_ask_file },
 	{ MESSAGE_EPISODE_FILE_PUT, episodes_ask_file },
+	{ MESSAGE_EPISODE_CONNECT, episodes_ask_connect },
 	{ MESSAGE_PROCESS_RUN, episodes_ask_run },
 	{ MESSAGE_PROCESS_SIGNAL, episodes_ask_signal },
 };

@@ -99,6 +99,7 @@ void episodes_on_heard(void *arg, struct slot *s, const struct channel_msg *m,
 /* Requests about the inside of an episode: 0; SP_E_PROTO. */
 int episodes_ask_freeze(struct episodes *e, struct channel_msg *m) must_check;
 int episodes_ask_file(struct episodes *e, struct channel_msg *m) must_check;
+int episodes_ask_connect(struct episodes *e, struct channel_msg *m) must_check;
 int episodes_ask_run(struct episodes *e, struct channel_msg *m) must_check;
 int episodes_ask_signal(struct episodes *e, struct channel_msg *m) must_check;
 /* The reactor's, by slot and generation, or NULL. */

@@ -135,6 +135,7 @@ static const struct {
 	{ MESSAGE_KEEPER_EXITED, MESSAGE_PROCESS_EXITED, true },
 	{ MESSAGE_KEEPER_FILE_DONE, MESSAGE_EPISODE_FILE_DONE, true },
 	{ MESSAGE_KEEPER_FILE_DATA, MESSAGE_EPISODE_FILE_DATA, true },
+	{ MESSAGE_KEEPER_CONNECTED, MESSAGE_EPISODE_CONNECTED, true },
 	{ MESSAGE_KEEPER_EVENT, MESSAGE_EPISODE_EVENT, false },
 	{ MESSAGE_KEEPER_WATCH, MESSAGE_EPISODE_WATCH, false },
 };
@@ -258,6 +259,62 @@ episodes_ask_file(struct episodes *e, struct channel_msg *m)
 		    rc == SP_E_NOTFOUND ? SANDBOX_REFUSED_UNKNOWN
 					: SANDBOX_REFUSED_STATE,
 		    view_str(err_str(rc)));
+	return SP_OK;
+}
+
+/*
+ * A socket in a sandbox's network is a way in: the reactor gets one to the
+ * port that the configuration gives the worker, and to no other, so that one
+ * that was taken over reaches nothing that the operator did not put there.
+ */
+static bool
+may_connect(const struct ep *p, uint8_t side, uint16_t port)
+{
+	const struct conf_environment *env = p->env->env;
+
+	return env != NULL && env->worker == CONF_ENV_WORKER_HTTP &&
+	    side == SANDBOX_WORKER && port != 0 && port == env->worker_port;
+}
+
+int
+episodes_ask_connect(struct episodes *e, struct channel_msg *m)
+{
+	uint32_t request, slot, generation;
+	struct buf b = BUF_INIT(8);
+	struct wire w;
+	struct ep *p;
+	uint16_t port;
+	uint8_t side;
+	int rc;
+
+	wire_init(&w, m->body);
+	request = wire_u32(&w);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	side = wire_u8(&w);
+	port = wire_u16(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	p = episodes_find(e, slot, generation);
+	rc = p == NULL || p->use != EP_OWNED ? SP_E_NOTFOUND : SP_OK;
+	if (rc == SP_OK && !may_connect(p, side, port)) {
+		log_warn("a connection to port %u, side %u of an episode is "
+			 "refused: it is not its worker's",
+		    port, side);
+		rc = SP_E_ARG;
+	}
+	if (rc == SP_OK)
+		rc = wire_put_u16(&b, port);
+	if (rc == SP_OK)
+		rc = slot_ask(p->slot, side, MESSAGE_KEEPER_CONNECT, request,
+		    buf_view(&b), -1);
+	buf_clear(&b);
+	if (rc != SP_OK)
+		episodes_tell_refused(e, request,
+		    rc == SP_E_NOTFOUND ? SANDBOX_REFUSED_UNKNOWN
+					: SANDBOX_REFUSED_STATE,
+		    rc == SP_E_ARG ? VIEW("the port is not the worker's")
+				   : view_str(err_str(rc)));
 	return SP_OK;
 }
 

@@ -82,7 +82,11 @@ show_messages(void)
 		printf(" %u", rows[i].min);
 		if (rows[i].max != rows[i].min)
 			printf("-%u", rows[i].max);
-		printf("%s\n", rows[i].fds ? " and a descriptor" : "");
+		printf("%s\n",
+		    rows[i].fds == MESSAGE_FD_MAYBE
+			? " and perhaps a descriptor"
+			: rows[i].fds == 1 ? " and a descriptor"
+					   : "");
 	}
 }
 

@@ -367,11 +367,13 @@ keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
 {
 	bool run = m->type != MESSAGE_KEEPER_FROZEN &&
 	    m->type != MESSAGE_KEEPER_FILE_DONE &&
-	    m->type != MESSAGE_KEEPER_FILE_DATA;
+	    m->type != MESSAGE_KEEPER_FILE_DATA &&
+	    m->type != MESSAGE_KEEPER_CONNECTED;
 	bool last = m->type == MESSAGE_KEEPER_NOT_STARTED ||
 	    m->type == MESSAGE_KEEPER_EXITED ||
 	    m->type == MESSAGE_KEEPER_FROZEN ||
-	    m->type == MESSAGE_KEEPER_FILE_DONE;
+	    m->type == MESSAGE_KEEPER_FILE_DONE ||
+	    m->type == MESSAGE_KEEPER_CONNECTED;
 	struct slot *s = k->slot;
 	struct slot_call *c;
 	uint32_t owners;
@@ -424,6 +426,7 @@ static const struct {
 	{ MESSAGE_KEEPER_FROZEN, keeper_on_answer },
 	{ MESSAGE_KEEPER_FILE_DONE, keeper_on_answer },
 	{ MESSAGE_KEEPER_FILE_DATA, keeper_on_answer },
+	{ MESSAGE_KEEPER_CONNECTED, keeper_on_answer },
 	{ MESSAGE_KEEPER_EVENT, keeper_on_news },
 	{ MESSAGE_KEEPER_WATCH, keeper_on_news },
 };

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "init/keeper.h"
+#include "init/keeper_connect.h"
 #include "init/keeper_end.h"
 #include "init/keeper_file.h"
 #include "init/keeper_run.h"
@@ -271,6 +272,7 @@ static const struct {
 	{ MESSAGE_KEEPER_FILE, keeper_file_take },
 	{ MESSAGE_KEEPER_FILE_PUT, keeper_file_take },
 	{ MESSAGE_KEEPER_SHARE, take_share },
+	{ MESSAGE_KEEPER_CONNECT, keeper_connect_take },
 	{ MESSAGE_KEEPER_END, take_end },
 };
 

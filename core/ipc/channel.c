@@ -217,7 +217,8 @@ channel_send_now(struct channel *c, enum message_type type, struct view body,
 
 	err_assert(row != NULL && (row->from & c->me) && (row->to & c->peer));
 	err_assert(body.n >= row->min && body.n <= row->max);
-	err_assert((fd >= 0) == (row->fds == 1));
+	err_assert(
+	    row->fds == MESSAGE_FD_MAYBE || (fd >= 0) == (row->fds == 1));
 	channel_header(head, (uint16_t)type, c->send_seq);
 	if (STAILQ_EMPTY(&c->queue)) {
 		iov[0].iov_base = head;
@@ -384,7 +385,8 @@ channel_check(struct channel *c, struct view msg, int fd, bool packed,
 	if (!(row->from & c->peer) || !(row->to & c->me) ||
 	    !(row->states & c->state))
 		return SP_E_PROTO;
-	if (n < row->min || n > row->max || (fd >= 0) != (row->fds == 1))
+	if (n < row->min || n > row->max ||
+	    (row->fds != MESSAGE_FD_MAYBE && (fd >= 0) != (row->fds == 1)))
 		return SP_E_PROTO;
 	if (!packed)
 		c->recv_seq++;

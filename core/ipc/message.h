@@ -13,6 +13,7 @@ enum {
 	MESSAGE_VERSION = 1,
 	MESSAGE_CONTROL_MAX = 16 * 1024, /* body of a control message */
 	MESSAGE_BULK_MAX = 128 * 1024, /* body of a bulk message */
+	MESSAGE_FD_MAYBE = 2, /* message_row.fds: one, or none */
 };
 
 /* MESSAGE_CA for every upstream without certificates of its own. */
@@ -143,6 +144,8 @@ enum message_type {
 	 * the keeper's own end.
 	 */
 	MESSAGE_KEEPER_END,
+	/* u32 request, u16 port: a socket to 127.0.0.1 in its network, please */
+	MESSAGE_KEEPER_CONNECT,
 	/* keeper to helper */
 	MESSAGE_KEEPER_READY =
 	    144, /* u32 pid of pid 1, as the helper sees it */
@@ -171,6 +174,8 @@ enum message_type {
 	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, then what
 				 that enum says */
 	MESSAGE_KEEPER_WATCH, /* fd fanotify on the workspace; empty */
+	MESSAGE_KEEPER_CONNECTED, /* fd TCP socket, connected or on its way, when
+				     errno is 0; u32 request, u32 errno */
 	/* reactor to helper: episodes */
 	MESSAGE_EPISODE_CREATE = 160, /* u32 request, bytes environment */
 	MESSAGE_EPISODE_RESET, /* u32 request, u32 slot, u32 generation */
@@ -184,6 +189,10 @@ enum message_type {
 				(the reactor's, unique while it lives) */
 	MESSAGE_PROCESS_SIGNAL, /* u32 slot, u32 generation, u32 handle, u8 */
 	MESSAGE_EPISODE_RESUME, /* empty: a new reactor asks what there is */
+	MESSAGE_EPISODE_CONNECT =
+	    169, /* u32 request, u32 slot, u32 generation, u8
+				    enum sandbox_side, u16 port: that of
+				    `worker http` and no other */
 	/* helper to reactor; what is of one episode begins with slot and
 	 * generation */
 	MESSAGE_EPISODE_MADE = 176, /* u32 slot, u32 generation, u32 request,
@@ -212,6 +221,9 @@ enum message_type {
 	MESSAGE_EPISODE_EVENT, /* u32 slot, u32 generation, then as
 				  KEEPER_EVENT */
 	MESSAGE_EPISODE_GUARANTEES, /* bytes: the table, JSON; after START */
+	MESSAGE_EPISODE_CONNECTED =
+	    191, /* fd as KEEPER_CONNECTED; u32 slot, u32
+				      generation, u32 request, u32 errno */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };
@@ -269,7 +281,7 @@ struct message_row {
 	unsigned states; /* of the receiver */
 	uint32_t min, max; /* body bytes */
 	uint16_t type;
-	uint8_t fds; /* exactly so many: 0 or 1 */
+	uint8_t fds; /* exactly so many: 0 or 1; or MESSAGE_FD_MAYBE */
 };
 
 /*

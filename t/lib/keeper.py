@@ -14,10 +14,11 @@ BUILD = os.path.abspath(os.environ.get("SP_BUILDDIR", "."))
 PROGRAM = os.path.join(BUILD, "sallyport-init")
 
 # core/ipc/message.h
-SPEC, GIVE, BUILD_IT, RUN, SIGNAL, FREEZE, FILE, FILE_PUT, SHARE, END = \
-    range(128, 138)
+(SPEC, GIVE, BUILD_IT, RUN, SIGNAL, FREEZE, FILE, FILE_PUT, SHARE, END,
+ CONNECT) = range(128, 139)
 (READY, FAILED, STDIO, STARTED, NOT_STARTED, EXITED, FROZEN, FILE_DONE,
- FILE_DATA, SHARED, EMPTY, STUCK, GONE, EVENT, WATCH) = range(144, 159)
+ FILE_DATA, SHARED, EMPTY, STUCK, GONE, EVENT, WATCH,
+ CONNECTED) = range(144, 160)
 # core/ipc/sandbox_msg.h
 FD_NETNS, FD_SEED, FD_WORKSPACE, FD_UPPER, FD_ASSETS, FD_DISK, FD_CGROUP = \
     range(1, 8)
@@ -303,6 +304,15 @@ class Keeper:
                 continue
             _, result, size, n = struct.unpack("<IBQI", msg[1][:17])
             return result, size, msg[1][17:17 + n].decode(), data
+
+    def connect(self, port):
+        """A socket to that port inside, or an errno."""
+        self.handle += 1
+        self.send(CONNECT, struct.pack("<IH", self.handle, port))
+        _, body, fd = self.until((CONNECTED,))
+        request, en = struct.unpack("<II", body)
+        assert request == self.handle and (fd < 0) == (en != 0)
+        return en or socket.socket(fileno=fd)
 
     def end(self, timeout=30):
         """True when EMPTY and GONE came, and the keeper left well."""

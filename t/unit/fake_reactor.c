@@ -4,11 +4,12 @@
  *   msg TYPE HEX        sends a message as the table has it
  *   fd TYPE HEX HEX     the same with a sealed memfd of that content
  *   raw HEX N           those very bytes, with N descriptors
- *   in HANDLE HEX       to a process's standard input; no HEX: its end
+ *   in HANDLE HEX       to a process's standard input; no HEX: its end;
+ *                       or to a socket, by the request that got it
  *   bye                 this process ends
  * and what comes is told, a line each:
  *   msg TYPE HEX FD     FD 1: a descriptor came with it
- *   out HANDLE N HEX    what a process wrote to its stream N
+ *   out HANDLE N HEX    what a process wrote to its stream N; N 9: a socket
  *   eof HANDLE N
  *   file HEX            content of a FILE_DATA, before its msg
  */
@@ -27,7 +28,7 @@
 #include "os/fd.h"
 #include "os/poller.h"
 
-enum { STREAMS = 256, LINE_MAX_BYTES = 8 * 1024 * 1024 };
+enum { STREAMS = 256, LINE_MAX_BYTES = 8 * 1024 * 1024, SOCKET = 9 };
 
 static struct role role;
 static struct poller *loop;
@@ -112,7 +113,8 @@ take_stream(const struct channel_msg *m, int fd)
 	(void)wire_u32(&w);
 	streams[i].fd = fd;
 	streams[i].handle = wire_u32(&w);
-	streams[i].which = wire_u8(&w);
+	streams[i].which =
+	    m->type == MESSAGE_PROCESS_STDIO ? wire_u8(&w) : SOCKET;
 	if (streams[i].which != 0)
 		streams[i].f =
 		    poller_add(loop, fd, POLLER_READ, on_stream, &streams[i]);
@@ -127,9 +129,12 @@ feed(uint32_t handle, const char *hex)
 	for (i = 0; i < STREAMS; i++) {
 		struct stream *s = &streams[i];
 
-		if (s->fd <= 0 || s->handle != handle || s->which != 0)
+		if (s->fd <= 0 || s->handle != handle ||
+		    (s->which != 0 && s->which != SOCKET))
 			continue;
-		if (n == 0)
+		if (n == 0 && s->which == SOCKET)
+			(void)shutdown(s->fd, SHUT_WR);
+		else if (n == 0)
 			fd_close(&s->fd);
 		else
 			(void)!write(s->fd, data, n);
@@ -170,7 +175,8 @@ on_helper(void *arg, unsigned ready)
 		put_hex(&b, m.body.p, m.body.n);
 		(void)!buf_printf(&b, " %d\n", m.fd >= 0);
 		tell(&b);
-		if (m.type == MESSAGE_PROCESS_STDIO)
+		if (m.type == MESSAGE_PROCESS_STDIO ||
+		    (m.type == MESSAGE_EPISODE_CONNECTED && m.fd >= 0))
 			take_stream(&m, m.fd);
 		else
 			fd_close(&m.fd);

@@ -182,6 +182,7 @@ static struct {
 	struct episode *ep;
 	uint64_t size;
 	bool fd;
+	int sock;
 } answer;
 
 static void
@@ -213,6 +214,18 @@ on_file(void *arg, struct episode *ep, enum sandbox_file_result result,
 	answer.ep = ep;
 	answer.size = size;
 	answer.fd = fd >= 0;
+	keep_what(what);
+}
+
+static void
+on_connected(void *arg, struct episode *ep, int fd, int number,
+    struct view what)
+{
+	(void)arg;
+	answer.n++;
+	answer.ep = ep;
+	answer.sock = fd;
+	answer.refusal = (unsigned)number;
 	keep_what(what);
 }
 
@@ -587,6 +600,89 @@ test_files(void)
 	run_for(0);
 }
 
+static int
+hear_connected(uint32_t request, uint32_t number, int fd)
+{
+	m_begin();
+	m_u32(1);
+	m_u32(1);
+	m_u32(request);
+	m_u32(number);
+	return m_hear(MESSAGE_EPISODE_CONNECTED, fd);
+}
+
+static void
+test_connect(void)
+{
+	static const int asks = 8001;
+	struct episode *ep = make_live();
+	struct wire w;
+	uint32_t request;
+	unsigned i;
+
+	tap_is_int(episode_connect(ep, SANDBOX_WORKER, asks, on_connected,
+		       NULL),
+	    SP_OK, "a connection is asked for");
+	wire_init(&w, buf_view(&sent.body));
+	request = wire_u32(&w);
+	tap_ok(sent.type == MESSAGE_EPISODE_CONNECT && wire_u32(&w) == 1 &&
+		wire_u32(&w) == 1 && wire_u8(&w) == SANDBOX_WORKER &&
+		wire_u16(&w) == asks && wire_done(&w) == SP_OK,
+	    "with place, side and port");
+	tap_is_int(hear_connected(request, 0, dup(1)), SP_OK, "there it is");
+	tap_ok(answer.n == 1 && answer.sock >= 0 && answer.refusal == 0,
+	    "and is told");
+	fd_close(&answer.sock);
+	tap_is_int(hear_connected(request, 0, dup(1)), SP_OK,
+	    "one that nobody waits for is closed");
+	for (i = 0; i < 4; i++) {
+		forget();
+		if (episode_connect(ep, SANDBOX_WORKER, asks, on_connected,
+			&answer) != SP_OK)
+			tap_ok(false, "another");
+		request = sent_u32(0);
+		if (i == 0)
+			tap_is_int(hear_connected(request, 111, -1), SP_OK,
+			    "refused by the port");
+		else if (i == 1)
+			tap_is_int(hear_refused(request, SANDBOX_REFUSED_STATE,
+				       "no"),
+			    SP_OK, "refused by the helper");
+		else if (i == 2)
+			tap_is_int(hear_connected(request, 0, -1), SP_E_PROTO,
+			    "no socket and no reason");
+		else
+			tap_is_int(hear_connected(request, 1u << 31, dup(1)),
+			    SP_E_PROTO, "no errno");
+		tap_ok(answer.n == (i < 2) && (i > 1 || answer.sock == -1) &&
+			answer.refusal == (i == 0 ? 111u : 0u),
+		    "as it is");
+	}
+	tap_is_str(answer.what, "", "nothing else");
+	episode_forget(set, &answer);
+	sent.rc = SP_E_GONE;
+	tap_is_int(episode_connect(ep, SANDBOX_WORKER, asks, on_connected,
+		       NULL),
+	    SP_E_GONE, "without a helper");
+	sent.rc = SP_OK;
+	for (i = 1; i < 20; i++) {
+		int rc;
+
+		mem_fail_after(i, 0);
+		rc = episode_connect(ep, SANDBOX_WORKER, asks, on_connected,
+		    NULL);
+		mem_fail_after(0, 0);
+		if (rc == SP_OK)
+			break;
+	}
+	tap_ok(i > 1 && i < 20, "each allocation failed once");
+	forget();
+	tap_is_int(hear_ended(1, 1, 0, "died"), SP_OK, "its episode dies");
+	tap_ok(answer.n == 1 && answer.sock == -1 && answer.what[0] != 0,
+	    "and that is told");
+	run_for(0);
+}
+
 static void
 test_hostile(void)
 {
@@ -653,6 +749,7 @@ main(void)
 	test_pause();
 	test_lost();
 	test_files();
+	test_connect();
 	test_hostile();
 	test_memory();
 	episode_set_free(set);

@@ -90,7 +90,7 @@ test_table(void)
 		again = message_row(rows[i].type);
 		if (again != &rows[i])
 			bad++;
-		if (rows[i].min > rows[i].max || rows[i].fds > 1)
+		if (rows[i].min > rows[i].max || rows[i].fds > MESSAGE_FD_MAYBE)
 			bad++;
 		if (rows[i].max > MESSAGE_BULK_MAX)
 			bad++;
