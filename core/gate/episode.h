@@ -24,6 +24,7 @@ const char *episode_state_name(enum episode_state s);
 
 struct episode_set;
 struct episode;
+struct feed; /* feed.h */
 struct process; /* process.h */
 
 /* Something asked of an episode, until it was answered. */
@@ -64,6 +65,7 @@ struct episode {
 	LIST_HEAD(, process) processes;
 	unsigned processes_n;
 	LIST_HEAD(, episode_watch) watches;
+	struct feed *feed; /* feed.h; NULL: none */
 };
 
 /* Somebody who follows what happens. */

@@ -6,6 +6,7 @@
 #define SP_GATE_FEED_H
 
 #include "gate/episode.h"
+#include "gate/feed_log.h"
 
 struct feed; /* of one episode, across its resets; goes with it */
 struct feed_set; /* all of the gate's; gate_feeds() */
@@ -17,45 +18,103 @@ enum feed_type {
 	FEED_NETWORK = 1 << 3, /* "network" */
 	FEED_RESOURCE = 1 << 4, /* "resource" */
 	FEED_MODEL = 1 << 5, /* "model" */
-	FEED_GAP = 1 << 6, /* "gap": {"lost":N,"type":..}: always told */
+	FEED_GAP = 1 << 6, /* "gap": {"lost":N,"reason":..}: always told */
+	FEED_TYPES = 1 << 7,
+};
+const char *feed_type_name(enum feed_type type);
+
+enum {
+	FEED_MEMORY_EACH =
+	    1024 * 1024, /* of an episode; the rest is in files */
+	FEED_MEMORY_ALL = 32 * 1024 * 1024,
+	FEED_FILE_MAX = 64 * 1024 * 1024, /* of an episode */
+	/* of what feed_read() appends; an event with larger data is lost */
+	FEED_LINE_MAX = FEED_LOG_EVENT_MAX + 256,
 };
 
-/* NULL without memory. */
-struct feed *feed_of(struct episode *ep);
+/* ---- adding ----------------------------------------------------------------- */
+
+/* NULL: it was never made, is over, or there was no memory. */
+struct feed *feed_of(const struct episode *ep);
 /*
  * Adds an event; its sequence number is the next of the episode.  Without
  * room or memory it is counted, and a gap is told in its place.
- * Parameters: data, one JSON value.
+ * Context: reactor's loop; no reader is called before its caller is done.
+ * Parameters: f, NULL is allowed: nothing happens; data, one JSON value: one
+ *          that is none is counted as lost (FEED_HARNESS), the others' are
+ *          made here and believed.
  */
 void feed_add(struct feed *f, enum feed_type type, struct view data);
 /*
- * A reset: numbers begin at 0 again, as a new collector's do; readers see
- * "reset" (feed_reader.reset) and then the new ones.
+ * Events of that type were lost before they came here: told as a gap.
+ * Parameters: lost, 0: nobody knows how many; reason, a word.
  */
-void feed_reset(struct feed *f);
+void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
+    const char *reason);
+/* The number that the next event will have. */
+uint64_t feed_next(const struct feed *f);
+
+/* ---- reading ---------------------------------------------------------------- */
 
 /* Somebody who reads: what is kept, then what comes. */
 struct feed_reader {
-	LIST_ENTRY(feed_reader) link;
+	/* set by who reads */
 	unsigned types; /* enum feed_type bits; gaps come always */
 	uint64_t next; /* sequence number of what it reads next */
-	/* there is something to read again */
+	/* there is something to read again; from a task */
 	void (*ready)(void *arg);
-	/* the episode was reset, or is over */
+	/*
+	 * The episode was reset: what is read next has numbers from 0 on.
+	 * Or it is over: what is left may be read up to SP_E_EOF.
+	 */
 	void (*reset)(void *arg, bool over);
 	void *arg;
+	/* the feed's */
+	LIST_ENTRY(feed_reader) link;
+	struct feed *feed; /* NULL: it does not read */
+	struct feed_log_at at;
+	uint64_t missed, missed_at; /* not read before a reset */
+	bool waits; /* was told AGAIN */
+	unsigned budget; /* blocks of a file until the others' turn */
 };
+/* All of the rest is zeroed; next that is not given out yet: from 0. */
 void feed_read_start(struct feed *f, struct feed_reader *r);
-void feed_read_stop(struct feed_reader *r);
+void feed_read_stop(struct feed_reader *r); /* of one that reads, or not */
 /*
  * The next event that the reader wants, as one JSON object
- * {"seq":N,"ts":S,"type":"T","data":{}}, appended.
+ * {"seq":N,"ts":S,"type":"T","data":{}} on one line, appended.
+ * Parameters: f may be NULL: the reader knows.
  * Returns: 0; SP_E_AGAIN there is none yet: ready() follows; SP_E_EOF the
- *          episode is over; SP_E_NOMEM; SP_E_LIMIT out has no room.
+ *          episode is over; SP_E_NOMEM; SP_E_LIMIT out has no room: nothing
+ *          was read.
  */
 int feed_read(struct feed *f, struct feed_reader *r,
     struct buf *out) must_check;
 /* All that is kept, as one JSON array: 0; SP_E_LIMIT; SP_E_NOMEM. */
 int feed_all(struct feed *f, struct buf *out) must_check;
+
+/* ---- for the gate ----------------------------------------------------------- */
+
+/*
+ * Context: reactor's loop.
+ * Parameters: io, for tests; NULL: the real calls.
+ * Owner:   the gate; freed before its episodes.
+ * Returns: NULL without memory.
+ */
+struct feed_set *feed_set_new(struct loop *loop,
+    const struct feed_log_io *io) must_check;
+void feed_set_free(struct feed_set *s); /* NULL allowed */
+/* An episode's news: made, or reset: numbers begin at 0; over. */
+void feed_set_news(struct feed_set *s, struct episode *ep,
+    const struct episode_news *n);
+/* A file without a name for that episode's older events; fd is taken. */
+void feed_spill(struct feed *f, int fd);
+/*
+ * A reset: numbers begin at 0 again, as a new collector's do; readers see
+ * "reset" (feed_reader.reset) and then the new ones.
+ */
+void feed_reset(struct feed *f);
+/* Bytes that all feeds hold in memory. */
+size_t feed_set_memory(const struct feed_set *s);
 
 #endif

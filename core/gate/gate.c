@@ -7,6 +7,7 @@
 #include "conf/conf_env.h"
 #include "gate/episode.h"
 #include "gate/gate_priv.h"
+#include "gate/feed.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
 #include "json/jwrite.h"
@@ -628,6 +629,7 @@ gate_free(struct gate *g)
 			gate_modules[i]->stop(g);
 	relay_free(g->relay);
 	inside_free(g->inside);
+	feed_set_free(g->feeds);
 	episode_set_free(g->episodes);
 	generation_reap(g, true);
 	for (i = 0; i < g->ports_n; i++) {
@@ -758,6 +760,12 @@ gate_inside(const struct gate *g)
 	return g->inside;
 }
 
+struct feed_set *
+gate_feeds(const struct gate *g)
+{
+	return g->feeds;
+}
+
 static int
 gate_helper_send(void *arg, enum message_type type, struct view body, int fd)
 {
@@ -789,6 +797,8 @@ gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
 {
 	struct gate *g = arg;
 
+	/* what is first in it is its beginning */
+	feed_set_news(g->feeds, ep, n);
 	inside_news(g->inside, ep, n);
 }
 
@@ -809,8 +819,9 @@ gate_set_helper(struct gate *g,
 	g->helper_send = send;
 	g->helper_arg = arg;
 	g->inside = inside_new(g);
+	g->feeds = feed_set_new(g->loop, NULL);
 	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
-	if (g->episodes == NULL)
+	if (g->episodes == NULL || g->feeds == NULL)
 		return SP_E_NOMEM;
 	return relay_gate_new(g, &g->relay);
 }

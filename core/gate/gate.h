@@ -17,6 +17,7 @@
 
 struct admission; /* admission.h */
 struct episode_set; /* episode.h */
+struct feed_set; /* feed.h */
 struct gate;
 struct inside; /* inside.h */
 struct generation; /* a configuration in use: gate_priv.h */
@@ -200,6 +201,7 @@ struct admission *gate_admission(const struct gate *g); /* admission.h */
 /* NULL until gate_set_helper(). */
 struct episode_set *gate_episodes(const struct gate *g); /* episode.h */
 struct inside *gate_inside(const struct gate *g); /* inside.h; likewise */
+struct feed_set *gate_feeds(const struct gate *g); /* feed.h; likewise */
 /*
  * The way to the helper: episodes can be had from now on.
  * Parameters: send, see episode_world.

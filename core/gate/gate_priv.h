@@ -90,6 +90,7 @@ struct gate {
 	struct episode_set *episodes; /* NULL: no helper to ask */
 	struct inside *inside; /* with them */
 	struct relay *relay; /* their ways out, with them */
+	struct feed_set *feeds; /* what happens in them, with them */
 	int (*helper_send)(void *arg, enum message_type type, struct view body,
 	    int fd);
 	void *helper_arg;

@@ -1,0 +1,511 @@
+#include "config.h"
+
+#include "gate/feed.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "json/jwrite.h"
+#include "os/fd.h"
+
+enum {
+	FEED_BUDGET = 4, /* blocks of a file, read in one go */
+	FEED_GAP_BYTES = 256,
+};
+
+struct feed {
+	LIST_ENTRY(feed) link;
+	struct feed_set *set;
+	struct episode *ep; /* NULL: it is over */
+	struct feed_log log;
+	LIST_HEAD(, feed_reader) readers;
+	uint32_t resets; /* of its episode, when the log began */
+	bool fresh; /* something was added for those who wait */
+};
+
+struct feed_set {
+	LIST_HEAD(, feed) feeds;
+	struct feed_log_limits limits;
+	struct loop_task *task;
+	struct feed_reader *walking; /* next that is told; may go meanwhile */
+};
+
+const char *
+feed_type_name(enum feed_type type)
+{
+	switch (type) {
+	case FEED_HARNESS:
+		return "harness_event";
+	case FEED_FS:
+		return "fs_change";
+	case FEED_PROCESS:
+		return "process";
+	case FEED_NETWORK:
+		return "network";
+	case FEED_RESOURCE:
+		return "resource";
+	case FEED_MODEL:
+		return "model";
+	case FEED_GAP:
+	case FEED_TYPES:
+		break;
+	}
+	return "gap";
+}
+
+/* ---- life ------------------------------------------------------------------- */
+
+/* Readers may stop themselves, and each other, when they are told. */
+static void
+feed_wake(struct feed *f)
+{
+	struct feed_reader *r;
+
+	f->fresh = false;
+	for (r = LIST_FIRST(&f->readers); r != NULL; r = f->set->walking) {
+		f->set->walking = LIST_NEXT(r, link);
+		if (!r->waits)
+			continue;
+		r->waits = false;
+		r->budget = FEED_BUDGET;
+		r->ready(r->arg);
+	}
+}
+
+static void
+feed_free(struct feed *f)
+{
+	struct feed_reader *r;
+
+	while ((r = LIST_FIRST(&f->readers)) != NULL) {
+		LIST_REMOVE(r, link);
+		r->feed = NULL;
+	}
+	if (f->ep != NULL)
+		f->ep->feed = NULL;
+	LIST_REMOVE(f, link);
+	feed_log_clear(&f->log);
+	mem_free(f);
+}
+
+/* What is over stays for those who have not read it all. */
+static void
+feed_on_task(void *arg)
+{
+	struct feed_set *s = arg;
+	struct feed *f, *next;
+
+	for (f = LIST_FIRST(&s->feeds); f != NULL; f = next) {
+		if (f->fresh)
+			feed_wake(f);
+		next = LIST_NEXT(f, link);
+		if (f->ep == NULL && LIST_EMPTY(&f->readers))
+			feed_free(f);
+	}
+}
+
+struct feed_set *
+feed_set_new(struct loop *loop, const struct feed_log_io *io)
+{
+	struct feed_set *s = mem_calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return NULL;
+	LIST_INIT(&s->feeds);
+	s->limits = (struct feed_log_limits){ .memory_max = FEED_MEMORY_EACH,
+		.file_max = FEED_FILE_MAX,
+		.io = io };
+	s->task = loop_task_new(loop, feed_on_task, s);
+	if (s->task == NULL) {
+		mem_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+void
+feed_set_free(struct feed_set *s)
+{
+	struct feed *f;
+
+	if (s == NULL)
+		return;
+	while ((f = LIST_FIRST(&s->feeds)) != NULL)
+		feed_free(f);
+	loop_task_free(s->task);
+	mem_free(s);
+}
+
+size_t
+feed_set_memory(const struct feed_set *s)
+{
+	const struct feed *f;
+	size_t n = 0;
+
+	LIST_FOREACH (f, &s->feeds, link)
+		n += f->log.memory;
+	return n;
+}
+
+static void
+feed_open(struct feed_set *s, struct episode *ep)
+{
+	struct feed *f = mem_calloc(1, sizeof(*f));
+
+	if (f == NULL) {
+		log_error("episode %s: nothing of it can be observed: %s",
+		    ep->id, err_str(SP_E_NOMEM));
+		return;
+	}
+	f->set = s;
+	f->ep = ep;
+	f->resets = ep->resets;
+	feed_log_init(&f->log, &s->limits);
+	LIST_INIT(&f->readers);
+	LIST_INSERT_HEAD(&s->feeds, f, link);
+	ep->feed = f;
+}
+
+static void
+feed_tell(struct feed *f, bool over)
+{
+	struct feed_reader *r;
+
+	for (r = LIST_FIRST(&f->readers); r != NULL; r = f->set->walking) {
+		f->set->walking = LIST_NEXT(r, link);
+		r->reset(r->arg, over);
+	}
+}
+
+static void
+feed_over(struct feed *f)
+{
+	f->ep->feed = NULL;
+	f->ep = NULL;
+	/* those who wait find its end */
+	f->fresh = true;
+	loop_task_post(f->set->task);
+	feed_tell(f, true);
+}
+
+void
+feed_reset(struct feed *f)
+{
+	struct feed_reader *r;
+	uint64_t end;
+
+	/* what came last is there for all who keep up */
+	feed_wake(f);
+	end = f->log.next;
+	LIST_FOREACH (r, &f->readers, link) {
+		if (r->missed == 0)
+			r->missed_at = r->next;
+		if (r->next < end)
+			r->missed += end - r->next;
+		r->next = 0;
+		r->at = (struct feed_log_at){ .block = 0 };
+		if (r->missed > 0)
+			f->fresh = true;
+	}
+	feed_log_restart(&f->log);
+	if (f->fresh)
+		loop_task_post(f->set->task);
+	feed_tell(f, false);
+}
+
+void
+feed_spill(struct feed *f, int fd)
+{
+	if (f == NULL)
+		fd_close(&fd);
+	else
+		feed_log_file(&f->log, fd);
+}
+
+void
+feed_set_news(struct feed_set *s, struct episode *ep,
+    const struct episode_news *n)
+{
+	if (n->what == EPISODE_MADE) {
+		if (ep->feed == NULL)
+			feed_open(s, ep);
+		else if (ep->feed->resets != ep->resets)
+			feed_reset(ep->feed);
+		if (ep->feed != NULL)
+			ep->feed->resets = ep->resets;
+	} else if (n->what == EPISODE_ENDED && ep->feed != NULL) {
+		feed_over(ep->feed);
+	}
+}
+
+/* ---- adding ----------------------------------------------------------------- */
+
+struct feed *
+feed_of(const struct episode *ep)
+{
+	return ep->feed;
+}
+
+uint64_t
+feed_next(const struct feed *f)
+{
+	return f->log.next;
+}
+
+/* One episode's flood costs that episode its memory first. */
+static void
+feed_shrink(struct feed_set *s)
+{
+	struct feed *f, *most;
+
+	while (feed_set_memory(s) > FEED_MEMORY_ALL) {
+		most = NULL;
+		LIST_FOREACH (f, &s->feeds, link)
+			if (most == NULL || f->log.memory > most->log.memory)
+				most = f;
+		if (most == NULL || !feed_log_shrink(&most->log))
+			break;
+	}
+}
+
+static void
+feed_put(struct feed *f, enum feed_type type, struct view data)
+{
+	int rc = feed_log_add(&f->log, type, FEED_GAP, clock_wall_us(), data);
+
+	if (rc != SP_OK && f->log.lost == 1 && f->ep != NULL)
+		log_warn("episode %s: events are lost: %s", f->ep->id,
+		    err_str(rc));
+	feed_shrink(f->set);
+	f->fresh = true;
+	if (!LIST_EMPTY(&f->readers))
+		loop_task_post(f->set->task);
+}
+
+/* What came from a worker or a client, as strict JSON on one line. */
+static void
+feed_put_strict(struct feed *f, enum feed_type type, struct view data)
+{
+	struct buf text = BUF_INIT(FEED_LOG_EVENT_MAX);
+	struct jwrite w;
+	int rc;
+
+	jwrite_init(&w, &text);
+	jwrite_span(&w, data);
+	rc = jwrite_finish(&w);
+	if (rc == SP_OK)
+		feed_put(f, type, buf_view(&text));
+	else
+		feed_add_gap(f, type, 1,
+		    rc == SP_E_LIMIT       ? "too large"
+			: rc == SP_E_NOMEM ? "memory"
+					   : "malformed");
+	buf_clear(&text);
+}
+
+void
+feed_add(struct feed *f, enum feed_type type, struct view data)
+{
+	if (f == NULL)
+		return;
+	if (type == FEED_HARNESS)
+		feed_put_strict(f, type, data);
+	else
+		feed_put(f, type, data);
+}
+
+void
+feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
+    const char *reason)
+{
+	struct buf text = BUF_INIT(FEED_GAP_BYTES);
+	struct jwrite w;
+
+	if (f == NULL)
+		return;
+	jwrite_init(&w, &text);
+	jwrite_object(&w);
+	jwrite_key(&w, "lost");
+	if (lost > 0)
+		jwrite_u64(&w, lost);
+	else
+		jwrite_null(&w);
+	jwrite_key(&w, "type");
+	jwrite_cstr(&w, feed_type_name(type));
+	jwrite_key(&w, "reason");
+	jwrite_cstr(&w, reason);
+	jwrite_end_object(&w);
+	if (jwrite_finish(&w) == SP_OK)
+		feed_put(f, FEED_GAP, buf_view(&text));
+	else
+		feed_put(f, FEED_GAP, VIEW_NONE); /* no memory: counted */
+	buf_clear(&text);
+}
+
+/* ---- reading ---------------------------------------------------------------- */
+
+void
+feed_read_start(struct feed *f, struct feed_reader *r)
+{
+	/* a number of another count, from before a reset */
+	if (r->next > f->log.next)
+		r->next = 0;
+	r->feed = f;
+	r->at = (struct feed_log_at){ .block = 0 };
+	r->missed = 0;
+	r->waits = false;
+	r->budget = FEED_BUDGET;
+	LIST_INSERT_HEAD(&f->readers, r, link);
+}
+
+void
+feed_read_stop(struct feed_reader *r)
+{
+	struct feed *f = r->feed;
+
+	if (f == NULL)
+		return;
+	if (f->set->walking == r)
+		f->set->walking = LIST_NEXT(r, link);
+	LIST_REMOVE(r, link);
+	r->feed = NULL;
+	if (f->ep == NULL)
+		loop_task_post(f->set->task);
+}
+
+/* Whole, or not there. */
+static int
+feed_put_event(const struct feed_log_event *ev, struct buf *out)
+{
+	size_t before = buf_len(out);
+	int rc;
+
+	rc = buf_printf(out,
+	    "{\"seq\":%llu,\"ts\":%llu.%06u,\"type\":\"%s\",\"data\":",
+	    (unsigned long long)ev->seq, (unsigned long long)(ev->us / 1000000),
+	    (unsigned)(ev->us % 1000000),
+	    feed_type_name((enum feed_type)ev->type));
+	if (rc == SP_OK)
+		rc = buf_add_view(out, ev->data);
+	if (rc == SP_OK)
+		rc = buf_add_char(out, '}');
+	if (rc != SP_OK)
+		buf_truncate(out, before);
+	return rc;
+}
+
+/* That so many from that number on are not to be had any more. */
+static int
+feed_put_missing(uint64_t seq, uint64_t us, uint64_t lost, const char *reason,
+    struct buf *out)
+{
+	char text[FEED_GAP_BYTES];
+	int n =
+	    snprintf(text, sizeof(text), "{\"lost\":%llu,\"reason\":\"%s\"}",
+		(unsigned long long)lost, reason);
+	const struct feed_log_event ev = { .seq = seq,
+		.us = us,
+		.type = FEED_GAP,
+		.data = view_of(text, (size_t)n) };
+
+	return feed_put_event(&ev, out);
+}
+
+static int
+feed_read_next(struct feed *f, struct feed_reader *r, struct buf *out)
+{
+	struct feed_log *l = &f->log;
+	struct feed_log_event ev;
+	struct feed_log_at at = r->at;
+	int rc;
+
+	/* what was read already, or was not asked for */
+	do
+		rc = feed_log_get(l, &at, r->types | FEED_GAP, &r->budget, &ev);
+	while (rc == SP_OK && ev.seq < r->next);
+	if (rc != SP_OK) {
+		r->at = at;
+		return rc;
+	}
+	/* dropped while it was looked for */
+	if (r->next < l->oldest)
+		return SP_E_STATE;
+	rc = feed_put_event(&ev, out);
+	if (rc == SP_OK) {
+		r->at = at;
+		r->next = ev.seq + 1;
+	}
+	return rc;
+}
+
+int
+feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
+{
+	int rc;
+
+	f = r->feed;
+	if (f == NULL)
+		return SP_E_EOF;
+	if (r->missed > 0) {
+		rc = feed_put_missing(r->missed_at, clock_wall_us(), r->missed,
+		    "reset", out);
+		if (rc == SP_OK)
+			r->missed = 0;
+		return rc;
+	}
+	if (r->next < f->log.oldest) {
+		rc = feed_put_missing(r->next, f->log.oldest_us,
+		    f->log.oldest - r->next, "retention", out);
+		if (rc == SP_OK)
+			r->next = f->log.oldest;
+		return rc;
+	}
+	rc = feed_read_next(f, r, out);
+	if (rc == SP_E_STATE) {
+		/* enough for one go: the others' turn first */
+		f->fresh = true;
+		loop_task_post(f->set->task);
+		rc = SP_E_AGAIN;
+	} else if (rc == SP_E_AGAIN && f->ep == NULL) {
+		rc = SP_E_EOF;
+	}
+	if (rc == SP_E_AGAIN)
+		r->waits = true;
+	return rc;
+}
+
+int
+feed_all(struct feed *f, struct buf *out)
+{
+	struct feed_log *l = &f->log;
+	struct feed_log_at at = { .block = 0 };
+	struct feed_log_event ev;
+	unsigned budget;
+	size_t before = buf_len(out);
+	bool first = true;
+	int rc = buf_add_char(out, '[');
+
+	if (rc == SP_OK && l->oldest > 0) {
+		rc = feed_put_missing(0, l->oldest_us, l->oldest, "retention",
+		    out);
+		first = false;
+	}
+	while (rc == SP_OK) {
+		budget = 1;
+		rc = feed_log_get(l, &at, ~0U, &budget, &ev);
+		if (rc != SP_OK)
+			break;
+		if (!first)
+			rc = buf_add_char(out, ',');
+		if (rc == SP_OK)
+			rc = feed_put_event(&ev, out);
+		first = false;
+	}
+	if (rc == SP_E_AGAIN)
+		rc = buf_add_char(out, ']');
+	if (rc != SP_OK)
+		buf_truncate(out, before);
+	return rc;
+}

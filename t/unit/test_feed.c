@@ -1,0 +1,849 @@
+/* core/gate/feed.c, feed_log.c: what is kept, spilled, dropped and told. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "event/loop.h"
+#include "gate/feed.h"
+#include "os/fd.h"
+#include "tap.h"
+
+enum { TYPE = 1 << 0, OTHER = 1 << 1, GAP = 1 << 6 };
+
+/* ---- a file that can be full, short, or broken ------------------------------ */
+
+static struct {
+	off_t room; /* what grows beyond it is refused; 0: all goes */
+	size_t most; /* bytes at once; 0: all */
+	int write_errno, read_errno;
+	unsigned interrupts;
+	unsigned writes, reads;
+} disk;
+
+static ssize_t
+disk_write(int fd, const void *p, size_t n, off_t at)
+{
+	disk.writes++;
+	if (disk.interrupts > 0) {
+		disk.interrupts--;
+		errno = EINTR;
+		return -1;
+	}
+	if (disk.write_errno != 0) {
+		errno = disk.write_errno;
+		return -1;
+	}
+	if (disk.room > 0 && at >= disk.room) {
+		errno = ENOSPC;
+		return -1;
+	}
+	if (disk.room > 0 && at + (off_t)n > disk.room)
+		n = (size_t)(disk.room - at);
+	if (disk.most > 0 && n > disk.most)
+		n = disk.most;
+	return pwrite(fd, p, n, at);
+}
+
+static ssize_t
+disk_read(int fd, void *p, size_t n, off_t at)
+{
+	disk.reads++;
+	if (disk.read_errno != 0) {
+		errno = disk.read_errno;
+		return -1;
+	}
+	if (disk.most > 0 && n > disk.most)
+		n = disk.most;
+	return pread(fd, p, n, at);
+}
+
+static const struct feed_log_io disk_io = { .pwrite = disk_write,
+	.pread = disk_read };
+
+static int
+file_new(void)
+{
+	int fd = memfd_create("spill", MFD_CLOEXEC);
+
+	if (fd < 0)
+		abort();
+	return fd;
+}
+
+/* ---- the log ---------------------------------------------------------------- */
+
+/* An event of about 1 KiB that says its number. */
+static int
+log_put(struct feed_log *l, unsigned n, unsigned type)
+{
+	char text[1024];
+
+	memset(text, 'x', sizeof(text));
+	(void)snprintf(text, sizeof(text), "%u", n);
+	text[strlen(text)] = ' ';
+	return feed_log_add(l, type, GAP, n, view_of(text, sizeof(text)));
+}
+
+static unsigned
+log_says(const struct feed_log_event *ev)
+{
+	uint64_t n = UINT64_MAX;
+	struct view v = ev->data;
+
+	v.n = view_find(v, ' ');
+	if (num_u64(v, 0, UINT32_MAX, &n) != SP_OK)
+		return UINT32_MAX;
+	return (unsigned)n;
+}
+
+/* All that is there, in order and without a hole but for gaps. */
+static unsigned
+log_count(struct feed_log *l, uint64_t *first, uint64_t *last, bool *good)
+{
+	struct feed_log_at at = { .block = 0 };
+	struct feed_log_event ev;
+	unsigned n = 0, budget;
+	int rc;
+
+	*good = true;
+	*first = *last = UINT64_MAX;
+	for (;;) {
+		budget = 1;
+		rc = feed_log_get(l, &at, ~0U, &budget, &ev);
+		if (rc == SP_E_STATE)
+			continue;
+		if (rc != SP_OK)
+			break;
+		if (n == 0)
+			*first = ev.seq;
+		else if (ev.seq != *last + 1)
+			*good = false;
+		if (ev.type != GAP && log_says(&ev) != ev.seq)
+			*good = false;
+		*last = ev.seq;
+		n++;
+	}
+	return n;
+}
+
+static void
+test_log_memory(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 512 * 1024,
+		.file_max = 1024 * 1024,
+		.io = &disk_io };
+	struct feed_log l;
+	uint64_t first, last;
+	unsigned i, n;
+	bool good = true;
+
+	feed_log_init(&l, &limits);
+	n = log_count(&l, &first, &last, &good);
+	tap_is_int(n, 0, "log: an empty one has nothing");
+	for (i = 0; i < 2000; i++)
+		good = log_put(&l, i, TYPE) == SP_OK && good;
+	tap_ok(good, "log: all of them are added");
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(good && n > 200 && n < 600, "log: as many are kept as fit: %u",
+	    n);
+	tap_is_int((long long)last, 1999, "log: up to the last");
+	tap_is_int((long long)(first + n), 2000, "log: one behind the other");
+	tap_is_int((long long)l.oldest, (long long)first,
+	    "log: the oldest is known");
+	tap_ok(l.oldest_us == first - 1, "log: and when the one before it was");
+	tap_ok(l.memory <= 512 * 1024, "log: no more than may be: %zu",
+	    l.memory);
+	feed_log_restart(&l);
+	tap_ok(l.next == 0 && l.oldest == 0 && l.memory == 0,
+	    "log: restarted, it is empty and begins at 0");
+	tap_ok(log_put(&l, 0, TYPE) == SP_OK &&
+		log_count(&l, &first, &last, &good) == 1 && first == 0,
+	    "log: and goes on");
+	feed_log_clear(&l);
+}
+
+static void
+test_log_file(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 128 * 1024,
+		.file_max = 1024 * 1024,
+		.io = &disk_io };
+	struct feed_log l;
+	uint64_t first, last;
+	unsigned i, n;
+	bool good = true, all = true;
+
+	memset(&disk, 0, sizeof(disk));
+	disk.most = 5000;
+	disk.interrupts = 3;
+	feed_log_init(&l, &limits);
+	feed_log_file(&l, file_new());
+	for (i = 0; i < 900; i++)
+		good = log_put(&l, i, TYPE) == SP_OK && good;
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(good && n == 900 && first == 0,
+	    "file: short writes and reads lose nothing: %u", n);
+	tap_ok(disk.writes > 20 && disk.reads > 20,
+	    "file: and there were some");
+	disk.most = 0;
+	/* round and round, with sizes that do not divide it */
+	for (i = 900; i < 20000; i++) {
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+		if (i % 991 != 0)
+			continue;
+		n = log_count(&l, &first, &last, &good);
+		all = all && good && n > 700 && last == i;
+	}
+	tap_ok(all, "file: its room is used again and again, in order");
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(good && n > 900 && n < 1300 && last == 19999,
+	    "file: it holds the newest: %u", n);
+	feed_log_restart(&l);
+	for (i = 0; i < 500; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(all && good && n == 500 && first == 0,
+	    "file: used anew after a restart");
+	feed_log_clear(&l);
+}
+
+static void
+test_log_full(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 128 * 1024,
+		.file_max = 64 * 1024 * 1024,
+		.io = &disk_io };
+	struct feed_log l;
+	uint64_t first, last;
+	unsigned i, n;
+	bool good = true, all = true;
+	int fd;
+
+	memset(&disk, 0, sizeof(disk));
+	disk.room = 500 * 1000;
+	feed_log_init(&l, &limits);
+	feed_log_file(&l, file_new());
+	for (i = 0; i < 6000; i++) {
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+		if (i % 97 != 0)
+			continue;
+		n = log_count(&l, &first, &last, &good);
+		all = all && good && last == i;
+	}
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(all && good && n > 300 && last == 5999,
+	    "full: what the file has is used again: %u", n);
+	tap_ok(l.write_errors > 3, "full: the disk was: %llu",
+	    (unsigned long long)l.write_errors);
+	disk.room = 0;
+	for (i = 6000; i < 8000; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(all && good && n > 1500,
+	    "full: there is room again, and more is kept: %u", n);
+	disk.write_errno = EIO;
+	for (i = 8000; i < 9000; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(all && good && n > 10 && n < 200 && last == 8999,
+	    "broken: the newest are kept, without a hole: %u", n);
+	disk.write_errno = 0;
+	for (i = 9000; i < 9500; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	disk.read_errno = EIO;
+	n = log_count(&l, &first, &last, &good);
+	tap_ok(all && good && n > 10 && n < 200 && last == 9499 &&
+		l.oldest == first,
+	    "broken: what cannot be read is told as not kept: %u", n);
+	disk.read_errno = 0;
+	feed_log_clear(&l);
+	/* a kernel's own word */
+	memset(&disk, 0, sizeof(disk));
+	feed_log_init(&l,
+	    &(const struct feed_log_limits){ .memory_max = 128 * 1024,
+		.file_max = 1024 * 1024 });
+	fd = -1;
+	if (fd_sealed("refuses", "", 0, &fd) != SP_OK)
+		abort();
+	feed_log_file(&l, fd);
+	for (i = 0; i < 500; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	tap_ok(all && l.oldest > 0, "sealed: the oldest go");
+	feed_log_clear(&l);
+}
+
+static void
+test_log_types(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 128 * 1024,
+		.file_max = 16 * 1024 * 1024,
+		.io = &disk_io };
+	struct feed_log_at at = { .block = 0 };
+	struct feed_log_event ev;
+	struct feed_log l;
+	unsigned i, budget = 0, n = 0;
+	bool good = true;
+	int rc;
+
+	memset(&disk, 0, sizeof(disk));
+	feed_log_init(&l, &limits);
+	feed_log_file(&l, file_new());
+	for (i = 0; i < 2000; i++)
+		good = log_put(&l, i, i % 400 == 0 ? OTHER : TYPE) == SP_OK &&
+		    good;
+	rc = feed_log_get(&l, &at, OTHER, &budget, &ev);
+	tap_is_int(rc, SP_E_STATE, "types: nothing is read without a budget");
+	do {
+		budget = 1;
+		rc = feed_log_get(&l, &at, OTHER, &budget, &ev);
+		if (rc == SP_OK)
+			good = good && ev.seq == 400ULL * n++;
+	} while (rc == SP_OK || rc == SP_E_STATE);
+	tap_ok(good && n == 5 && rc == SP_E_AGAIN,
+	    "types: just those that are wanted");
+	tap_ok(disk.reads < 8, "types: blocks without them are not read: %u",
+	    disk.reads);
+	tap_is_int(log_put(&l, 2000, OTHER), SP_OK, "types: another one");
+	budget = 0;
+	rc = feed_log_get(&l, &at, OTHER, &budget, &ev);
+	tap_ok(rc == SP_OK && ev.seq == 2000, "types: is found from there");
+	feed_log_clear(&l);
+}
+
+static void
+test_log_large(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 256 * 1024,
+		.file_max = 4 * 1024 * 1024,
+		.io = &disk_io };
+	static char big[FEED_LOG_EVENT_MAX + 1];
+	struct feed_log_at at = { .block = 0 };
+	struct feed_log_event ev;
+	struct feed_log l;
+	unsigned budget = 8;
+	int rc;
+
+	memset(&disk, 0, sizeof(disk));
+	memset(big, '7', sizeof(big));
+	feed_log_init(&l, &limits);
+	feed_log_file(&l, file_new());
+	rc = feed_log_add(&l, TYPE, GAP, 1, view_of(big, sizeof(big)));
+	tap_is_int(rc, SP_E_LIMIT, "large: one byte too many is refused");
+	tap_ok(l.next == 1 && l.lost == 1, "large: and counted");
+	tap_is_int(feed_log_get(&l, &at, ~0U, &budget, &ev), SP_E_AGAIN,
+	    "large: there is nothing to read of it yet");
+	rc = feed_log_add(&l, TYPE, GAP, 2, view_of(big, sizeof(big) - 1));
+	tap_is_int(rc, SP_OK, "large: the largest goes");
+	rc = feed_log_get(&l, &at, ~0U, &budget, &ev);
+	tap_ok(rc == SP_OK && ev.type == GAP && ev.seq == 0 &&
+		view_eq(ev.data, VIEW("{\"lost\":1,\"reason\":\"memory\"}")),
+	    "large: the gap is in its place");
+	rc = feed_log_get(&l, &at, ~0U, &budget, &ev);
+	tap_ok(rc == SP_OK && ev.seq == 1 && ev.data.n == FEED_LOG_EVENT_MAX,
+	    "large: then the largest");
+	tap_is_int(feed_log_add(&l, TYPE, GAP, 3, VIEW("1")), SP_OK,
+	    "large: then a small one");
+	tap_ok(l.memory < 256 * 1024, "large: which is in the file: %zu",
+	    l.memory);
+	rc = feed_log_get(&l, &at, ~0U, &budget, &ev);
+	tap_ok(rc == SP_OK && ev.seq == 2, "large: which is read on");
+	at = (struct feed_log_at){ .block = 0 };
+	rc = feed_log_get(&l, &at, TYPE, &budget, &ev);
+	tap_ok(rc == SP_OK && ev.data.n == FEED_LOG_EVENT_MAX &&
+		ev.data.p[77777] == '7',
+	    "large: and comes back from the file");
+	feed_log_clear(&l);
+}
+
+static void
+test_log_memory_fails(void)
+{
+	const struct feed_log_limits limits = { .memory_max = 128 * 1024,
+		.file_max = 512 * 1024,
+		.io = &disk_io };
+	unsigned long fail;
+	bool good = true;
+
+	memset(&disk, 0, sizeof(disk));
+	for (fail = 1; fail < 60 && good; fail++) {
+		struct feed_log_at at = { .block = 0 };
+		uint64_t told = 0, last = 0;
+		struct feed_log_event ev;
+		struct feed_log l;
+		unsigned i, budget;
+		int rc;
+
+		feed_log_init(&l, &limits);
+		feed_log_file(&l, file_new());
+		mem_fail_after(fail, 0);
+		for (i = 0; i < 400; i++)
+			(void)!log_put(&l, i, TYPE);
+		mem_fail_after(0, 0);
+		(void)!log_put(&l, 400, TYPE);
+		for (;;) {
+			budget = 1;
+			rc = feed_log_get(&l, &at, ~0U, &budget, &ev);
+			if (rc != SP_OK)
+				break;
+			good = good && ev.seq == told;
+			told++;
+			last = ev.seq;
+			if (ev.type == GAP) {
+				uint64_t n = 0;
+				struct view v = view_from(ev.data, 8);
+
+				v.n = view_find(v, ',');
+				good = good && num_u64(v, 1, 400, &n) == SP_OK;
+				told += n - 1;
+			}
+		}
+		good = good && last == 400 && told == 401 && l.lost == 0;
+		feed_log_clear(&l);
+	}
+	tap_ok(good, "no memory: each that is lost is told in its place");
+}
+
+/* ---- the feed --------------------------------------------------------------- */
+
+static struct loop *loop;
+static struct feed_set *set;
+static struct episode episode;
+
+static void
+on_stop(void *arg)
+{
+	(void)arg;
+	loop_stop(loop);
+}
+
+/* One turn with its tasks. */
+static void
+turn(void)
+{
+	struct loop_timer *t = loop_timer_new(loop, on_stop, NULL);
+
+	if (t == NULL)
+		abort();
+	loop_timer_set(t, 1);
+	if (loop_run(loop) != SP_OK)
+		abort();
+	loop_timer_free(t);
+}
+
+static void
+news(enum episode_happening what)
+{
+	const struct episode_news n = { .what = what };
+
+	feed_set_news(set, &episode, &n);
+}
+
+struct tester {
+	struct feed_reader r;
+	unsigned ready_n, reset_n, over_n;
+	bool drains; /* reads from ready() */
+	struct buf got;
+	int rc;
+	struct tester *stops; /* from ready() */
+};
+
+/* Everything, one line each. */
+static void
+tester_drain(struct tester *t)
+{
+	while ((t->rc = feed_read(t->r.feed, &t->r, &t->got)) == SP_OK)
+		if (buf_add_char(&t->got, '\n') != SP_OK)
+			abort();
+}
+
+static void
+tester_ready(void *arg)
+{
+	struct tester *t = arg;
+
+	t->ready_n++;
+	if (t->drains)
+		tester_drain(t);
+	if (t->stops != NULL)
+		feed_read_stop(&t->stops->r);
+}
+
+static void
+tester_reset(void *arg, bool over)
+{
+	struct tester *t = arg;
+
+	t->reset_n += !over;
+	t->over_n += over;
+}
+
+static void
+tester_begin(struct tester *t, unsigned types, uint64_t since)
+{
+	memset(t, 0, sizeof(*t));
+	buf_init(&t->got, 16 * 1024 * 1024);
+	t->r.types = types;
+	t->r.next = since;
+	t->r.ready = tester_ready;
+	t->r.reset = tester_reset;
+	t->r.arg = t;
+	feed_read_start(feed_of(&episode), &t->r);
+}
+
+static void
+tester_end(struct tester *t)
+{
+	feed_read_stop(&t->r);
+	buf_clear(&t->got);
+}
+
+/* What came, with times taken out. */
+static char *
+tester_text(struct tester *t)
+{
+	static char text[8192];
+	struct view v = buf_view(&t->got);
+	size_t n = 0;
+
+	while (v.n > 0 && n < sizeof(text) - 1) {
+		if (view_starts(v, VIEW("\"ts\":"))) {
+			v = view_from(v, view_find(v, ',') + 1);
+			continue;
+		}
+		text[n++] = v.p[0];
+		v = view_from(v, 1);
+	}
+	text[n] = '\0';
+	buf_reset(&t->got, 0);
+	return text;
+}
+
+static void
+add_process(const char *s)
+{
+	feed_add(feed_of(&episode), FEED_PROCESS, view_str(s));
+}
+
+static void
+test_feed_order(void)
+{
+	struct tester t, u;
+	struct buf all = BUF_INIT(4096);
+
+	tap_ok(feed_of(&episode) == NULL, "feed: none before it is made");
+	feed_add(NULL, FEED_PROCESS, VIEW("1"));
+	news(EPISODE_MADE);
+	tap_ok(feed_of(&episode) != NULL, "feed: there is one then");
+	add_process("{\"kind\":\"spawn\"}");
+	feed_add(feed_of(&episode), FEED_HARNESS,
+	    VIEW("{ \"a\" :\n \"\xff\\ud800\" }"));
+	tester_begin(&t, FEED_PROCESS, 0);
+	tester_begin(&u, FEED_HARNESS | FEED_PROCESS, 1);
+	tester_drain(&t);
+	tester_drain(&u);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":0,\"type\":\"process\",\"data\":{\"kind\":\"spawn\"}}\n",
+	    "feed: what is kept comes, of its types");
+	tap_is_str(tester_text(&u),
+	    "{\"seq\":1,\"type\":\"harness_event\",\"data\":"
+	    "{\"a\":\"\xef\xbf\xbd\xef\xbf\xbd\"}}\n",
+	    "feed: from a number on; foreign text is made strict");
+	tap_ok(t.rc == SP_E_AGAIN && u.rc == SP_E_AGAIN,
+	    "feed: then there is none yet");
+	add_process("2");
+	tap_is_int(t.ready_n, 0, "feed: who adds calls nobody");
+	turn();
+	tap_ok(t.ready_n == 1 && u.ready_n == 1, "feed: the turn's end does");
+	tester_drain(&t);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":2,\"type\":\"process\",\"data\":2}\n",
+	    "feed: live ones follow");
+	add_process("3");
+	add_process("4");
+	turn();
+	tap_ok(t.ready_n == 2 && u.ready_n == 1,
+	    "feed: once for several, and not who has not read yet");
+	feed_add(feed_of(&episode), FEED_HARNESS, VIEW("{\"a\":"));
+	tester_drain(&t);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":3,\"type\":\"process\",\"data\":3}\n"
+	    "{\"seq\":4,\"type\":\"process\",\"data\":4}\n"
+	    "{\"seq\":5,\"type\":\"gap\",\"data\":{\"lost\":1,"
+	    "\"type\":\"harness_event\",\"reason\":\"malformed\"}}\n",
+	    "feed: what is no JSON is a gap, which all are told");
+	feed_add_gap(feed_of(&episode), FEED_NETWORK, 0, "overrun");
+	tester_drain(&t);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":6,\"type\":\"gap\",\"data\":{\"lost\":null,"
+	    "\"type\":\"network\",\"reason\":\"overrun\"}}\n",
+	    "feed: and one of a source's");
+	tap_is_int((long long)feed_next(feed_of(&episode)), 7,
+	    "feed: the next number");
+	tap_is_int(feed_all(feed_of(&episode), &all), SP_OK, "feed: all of it");
+	tap_ok(buf_view(&all).p[0] == '[' &&
+		buf_view(&all).p[buf_len(&all) - 1] == ']' &&
+		view_search(buf_view(&all), VIEW("}},{\"seq\":1,\"ts\":")) <
+		    buf_len(&all),
+	    "feed: is one array");
+	buf_clear(&all);
+	buf_init(&all, 64);
+	tap_is_int(feed_all(feed_of(&episode), &all), SP_E_LIMIT,
+	    "feed: or too much");
+	tap_is_int((long long)buf_len(&all), 0, "feed: then nothing");
+	buf_clear(&all);
+	tester_end(&t);
+	tester_end(&u);
+}
+
+static void
+test_feed_limit(void)
+{
+	struct buf out = BUF_INIT(40);
+	struct tester t;
+
+	tester_begin(&t, FEED_PROCESS, 99);
+	tap_is_int((long long)t.r.next, 0,
+	    "limit: a number that is none yet: from the beginning");
+	tap_is_int(feed_read(NULL, &t.r, &out), SP_E_LIMIT,
+	    "limit: no room in out");
+	tap_is_int((long long)buf_len(&out), 0, "limit: nothing is there");
+	tester_drain(&t);
+	tap_ok(strncmp(tester_text(&t), "{\"seq\":0,", 9) == 0,
+	    "limit: it is read with more room");
+	buf_clear(&out);
+	tester_end(&t);
+}
+
+static void
+test_feed_reset(void)
+{
+	struct tester t, u, slow;
+
+	tester_begin(&t, FEED_PROCESS, 0);
+	tester_begin(&u, FEED_PROCESS, 0);
+	tester_begin(&slow, FEED_PROCESS, 0);
+	t.drains = true;
+	tester_drain(&t);
+	tester_drain(&u);
+	tester_drain(&slow);
+	buf_reset(&t.got, 0);
+	buf_reset(&slow.got, 0);
+	add_process("\"last\"");
+	episode.resets++;
+	news(EPISODE_MADE);
+	tap_ok(t.reset_n == 1 && slow.reset_n == 1 && t.over_n == 0,
+	    "reset: readers are told");
+	add_process("\"first\"");
+	turn();
+	tester_drain(&slow);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":7,\"type\":\"process\",\"data\":\"last\"}\n"
+	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\"}\n",
+	    "reset: who keeps up misses nothing");
+	tap_is_str(tester_text(&slow),
+	    "{\"seq\":7,\"type\":\"gap\",\"data\":{\"lost\":1,"
+	    "\"reason\":\"reset\"}}\n"
+	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\"}\n",
+	    "reset: who does not is told what was missed");
+	news(EPISODE_MADE);
+	tap_is_int(t.reset_n, 1, "reset: the same one once more is none");
+	/* in the middle of telling, one takes another out */
+	t.stops = &u;
+	u.stops = &t;
+	tester_drain(&u);
+	add_process("1");
+	turn();
+	tap_ok((t.r.feed == NULL) != (u.r.feed == NULL),
+	    "reset: one reader stops another");
+	tester_end(&t);
+	tester_end(&u);
+	tester_end(&slow);
+}
+
+static void
+test_feed_over(void)
+{
+	struct tester t;
+	struct feed *f = feed_of(&episode);
+
+	tester_begin(&t, FEED_PROCESS, 0);
+	tester_drain(&t);
+	buf_reset(&t.got, 0);
+	add_process("\"bye\"");
+	news(EPISODE_ENDED);
+	tap_ok(feed_of(&episode) == NULL && t.over_n == 1 && t.reset_n == 0,
+	    "over: told");
+	turn();
+	tester_drain(&t);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":2,\"type\":\"process\",\"data\":\"bye\"}\n",
+	    "over: what is left can be read");
+	tap_is_int(t.rc, SP_E_EOF, "over: to its end");
+	tester_end(&t);
+	turn();
+	tap_is_int(feed_read(NULL, &t.r, &t.got), SP_E_EOF,
+	    "over: and for ever after");
+	tap_is_int((long long)feed_set_memory(set), 0,
+	    "over: nothing is left of it");
+	(void)f;
+}
+
+static void
+test_feed_retention(void)
+{
+	static char kib[1026];
+	struct tester t;
+	struct view v, line;
+	uint64_t want = 0, seq, gaps = 0;
+	unsigned i;
+	bool good = true;
+
+	memset(kib, 'k', sizeof(kib));
+	kib[0] = kib[1025] = '"';
+	memset(&disk, 0, sizeof(disk));
+	news(EPISODE_MADE);
+	tester_begin(&t, FEED_PROCESS, 0);
+	tester_drain(&t);
+	for (i = 0; i < 3000; i++)
+		feed_add(feed_of(&episode), FEED_PROCESS,
+		    view_of(kib, sizeof(kib)));
+	tap_ok(feed_set_memory(set) <= FEED_MEMORY_EACH,
+	    "retention: memory is bounded: %zu", feed_set_memory(set));
+	turn();
+	tester_drain(&t);
+	v = buf_view(&t.got);
+	tap_ok(view_starts(v, VIEW("{\"seq\":0,\"ts\":")) &&
+		view_search(v, VIEW("\"reason\":\"retention\"")) < 100,
+	    "retention: the first is the gap");
+	feed_read_stop(&t.r);
+	buf_reset(&t.got, 0);
+	feed_spill(feed_of(&episode), file_new());
+	tester_begin(&t, FEED_PROCESS, 0);
+	t.drains = true;
+	for (i = 0; i < 20000; i++)
+		feed_add(feed_of(&episode), FEED_PROCESS,
+		    view_of(kib, sizeof(kib)));
+	for (i = 0; i < 200 && t.rc != SP_E_LIMIT; i++) {
+		unsigned ready = t.ready_n;
+
+		if (i == 0)
+			tester_drain(&t);
+		turn();
+		if (t.ready_n == ready)
+			break;
+	}
+	tap_ok(i > 3, "retention: a long replay lets others work: %u turns", i);
+	v = buf_view(&t.got);
+	while (view_split(&v, '\n', &line)) {
+		if (line.n == 0)
+			continue;
+		line = view_from(line, 7);
+		line.n = view_find(line, ',');
+		if (num_u64(line, 0, UINT64_MAX, &seq) != SP_OK)
+			good = false;
+		else if (seq != want) {
+			gaps++;
+			want = seq;
+		}
+		want++;
+	}
+	tap_ok(good && gaps == 1 && t.rc == SP_E_LIMIT,
+	    "retention: from memory and file, in order");
+	tester_end(&t);
+	news(EPISODE_ENDED);
+	turn();
+}
+
+static void
+test_feed_many(void)
+{
+	enum { MANY = 48 };
+	static struct episode eps[MANY];
+	static char big[256 * 1024];
+	const struct episode_news made = { .what = EPISODE_MADE };
+	const struct episode_news ended = { .what = EPISODE_ENDED };
+	unsigned i, j;
+
+	memset(big, '1', sizeof(big));
+	for (i = 0; i < MANY; i++)
+		feed_set_news(set, &eps[i], &made);
+	for (j = 0; j < 12; j++)
+		for (i = 0; i < MANY; i++)
+			feed_add(feed_of(&eps[i]), FEED_MODEL,
+			    view_of(big, sizeof(big)));
+	tap_ok(feed_set_memory(set) <= FEED_MEMORY_ALL,
+	    "many: all together are bounded: %zu", feed_set_memory(set));
+	for (i = 0; i < MANY; i++)
+		feed_set_news(set, &eps[i], &ended);
+	turn();
+	tap_is_int((long long)feed_set_memory(set), 0, "many: and go");
+}
+
+static void
+test_feed_memory_fails(void)
+{
+	struct buf out = BUF_INIT(4096);
+	unsigned long fail;
+	struct tester t;
+	int rc;
+
+	mem_fail_after(1, 0);
+	tap_ok(feed_set_new(loop, NULL) == NULL, "no memory: no set");
+	mem_fail_after(2, 0);
+	tap_ok(feed_set_new(loop, NULL) == NULL, "no memory: no task");
+	mem_fail_after(1, 0);
+	news(EPISODE_MADE);
+	mem_fail_after(0, 0);
+	tap_ok(feed_of(&episode) == NULL, "no memory: no feed");
+	news(EPISODE_MADE);
+	tester_begin(&t, FEED_HARNESS, 0);
+	for (fail = 1; fail < 12; fail++) {
+		mem_fail_after(fail, 0);
+		feed_add(feed_of(&episode), FEED_HARNESS, VIEW("[1]"));
+		feed_add_gap(feed_of(&episode), FEED_FS, 1, "x");
+		mem_fail_after(0, 0);
+	}
+	feed_add(feed_of(&episode), FEED_HARNESS, VIEW("\"end\""));
+	mem_fail_after(1, 0);
+	rc = feed_read(NULL, &t.r, &out);
+	mem_fail_after(0, 0);
+	tap_is_int(rc, SP_E_NOMEM, "no memory: nothing is read");
+	tester_drain(&t);
+	tap_ok(strstr(tester_text(&t), "\"reason\":\"memory\"") != NULL,
+	    "no memory: what was lost is told");
+	tester_end(&t);
+	buf_clear(&out);
+	news(EPISODE_ENDED);
+	turn();
+}
+
+int
+main(void)
+{
+	loop = loop_new();
+	set = loop != NULL ? feed_set_new(loop, &disk_io) : NULL;
+	if (set == NULL)
+		abort();
+	test_log_memory();
+	test_log_file();
+	test_log_full();
+	test_log_types();
+	test_log_large();
+	test_log_memory_fails();
+	test_feed_order();
+	test_feed_limit();
+	test_feed_reset();
+	test_feed_over();
+	test_feed_retention();
+	test_feed_many();
+	test_feed_memory_fails();
+	feed_set_free(set);
+	feed_set_free(NULL);
+	loop_free(loop);
+	return tap_done();
+}
