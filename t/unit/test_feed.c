@@ -585,8 +585,8 @@ test_feed_order(void)
 	tap_is_int((long long)feed_next(feed_of(&episode)), 7,
 	    "feed: the next number");
 	tap_is_int(feed_all(feed_of(&episode), &all), SP_OK, "feed: all of it");
-	tap_ok(buf_view(&all).p[0] == '[' &&
-		buf_view(&all).p[buf_len(&all) - 1] == ']' &&
+	tap_ok(view_starts(buf_view(&all), VIEW("[")) &&
+		view_ends(buf_view(&all), VIEW("]")) &&
 		view_search(buf_view(&all), VIEW("}},{\"seq\":1,\"ts\":")) <
 		    buf_len(&all),
 	    "feed: is one array");
