@@ -236,12 +236,16 @@ struct conf {
  * of everything; extra (`-g`, may be empty) comes last, as file "-g".
  * Source:  the configuration language, sallyport.conf(5).
  * Context: helper, sallyport -t; blocks on files.
- * Parameters: out, appended to; err, one line "FILE:LINE: ..." on failure.
+ * Parameters: manifest, writes the directives that "manifest PATH;" stands
+ *          for, path absolute: 0, or SP_E_* as here; NULL: it is left to the
+ *          parser; out, appended to; err, one line "FILE:LINE: ..." on
+ *          failure.
  * Returns: 0; SP_E_CONF (err says what); SP_E_LIMIT (over 4 MiB of text, 16
  *          levels of include, or 1,000 files); SP_E_NOMEM.
  */
-int conf_expand(const char *path, struct view extra, struct buf *out,
-    struct buf *err) must_check;
+int conf_expand(const char *path, struct view extra,
+    int (*manifest)(const char *path, struct buf *out, struct buf *err),
+    struct buf *out, struct buf *err) must_check;
 /* The same for text that comes from no file; name stands in messages. */
 int conf_expand_text(const char *name, struct view text, struct view extra,
     struct buf *out, struct buf *err) must_check;

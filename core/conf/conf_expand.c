@@ -35,6 +35,7 @@ struct frame {
 struct expand {
 	struct buf *out;
 	struct buf *err;
+	int (*manifest)(const char *path, struct buf *out, struct buf *err);
 	size_t text_n; /* bytes of text so far */
 	size_t files_n;
 	char main_dir[PATH_MAX];
@@ -155,6 +156,7 @@ put_text(struct expand *ex, const struct frame *f, unsigned line,
 
 static int expand_path(struct expand *ex, const struct frame *outer,
     const char *path);
+static int expand_text(struct expand *ex, struct frame *f, struct view text);
 
 /* The path or pattern of an include, absolute, with a NUL. */
 static int
@@ -230,9 +232,30 @@ expand_include(struct expand *ex, struct frame *f, struct view arg)
 	return rc;
 }
 
-/* The argument of an include, its escapes undone. */
+/* What a manifest says, as text of a file of its name. */
 static int
-follow_include(struct expand *ex, struct frame *f, const struct lexer_token *t)
+expand_manifest(struct expand *ex, struct frame *f, struct view arg)
+{
+	struct buf path = BUF_INIT(PATH_MAX);
+	struct buf text = BUF_INIT(CONF_TEXT_MAX);
+	struct frame made = { .outer = f, .depth = f->depth + 1 };
+	int rc = include_path(ex, f, arg, &path);
+
+	if (rc == 0) {
+		made.name = buf_view(&path).p;
+		rc = ex->manifest(made.name, &text, ex->err);
+	}
+	if (rc == 0)
+		rc = expand_text(ex, &made, buf_view(&text));
+	buf_clear(&path);
+	buf_clear(&text);
+	return rc;
+}
+
+/* The argument of an include or a manifest, its escapes undone. */
+static int
+follow_include(struct expand *ex, struct frame *f, const struct lexer_token *t,
+    bool manifest)
 {
 	char *arg;
 	size_t n;
@@ -243,7 +266,11 @@ follow_include(struct expand *ex, struct frame *f, const struct lexer_token *t)
 		return SP_E_NOMEM;
 	n = lexer_unescape(t->raw, arg);
 	if (n == 0)
-		rc = report(ex, f, "empty include; expected a path or pattern");
+		rc = report(ex, f, "empty %s; expected a path%s",
+		    manifest ? "manifest" : "include",
+		    manifest ? "" : " or pattern");
+	else if (manifest)
+		rc = expand_manifest(ex, f, view_of(arg, n));
 	else
 		rc = expand_include(ex, f, view_of(arg, n));
 	mem_free(arg);
@@ -251,11 +278,12 @@ follow_include(struct expand *ex, struct frame *f, const struct lexer_token *t)
 }
 
 /*
- * Reads the rest of an include statement and follows it.  *end is set past
- * its semicolon.
+ * Reads the rest of an include or manifest statement and follows it.  *end is
+ * set past its semicolon.
  */
 static int
-read_include(struct expand *ex, struct frame *f, struct lexer *lx, size_t *end)
+read_include(struct expand *ex, struct frame *f, struct lexer *lx,
+    bool manifest, size_t *end)
 {
 	struct lexer_token path, semi;
 
@@ -263,14 +291,16 @@ read_include(struct expand *ex, struct frame *f, struct lexer *lx, size_t *end)
 	if (lexer_next(lx, &path) != LEXER_WORD ||
 	    lexer_next(lx, &semi) != LEXER_SEMI)
 		return report(ex, f,
-		    "include takes one path or pattern; expected \"include "
-		    "PATH;\"");
+		    manifest ? "manifest takes one path; expected \"manifest "
+			       "PATH;\""
+			     : "include takes one path or pattern; expected "
+			       "\"include PATH;\"");
 	*end = lx->pos;
-	return follow_include(ex, f, &path);
+	return follow_include(ex, f, &path, manifest);
 }
 
 /*
- * Copies text, with each include replaced by what it names.  A text that the
+ * Copies text, with each include and manifest replaced by what it names.  A text that the
  * lexer cannot read is copied as it is: the parser says what is wrong.
  */
 static int
@@ -279,6 +309,7 @@ expand_body(struct expand *ex, struct frame *f, struct view text)
 	struct lexer lx;
 	struct lexer_token t;
 	bool start = true; /* of a statement */
+	bool manifest;
 	size_t done = 0; /* copied so far */
 	unsigned done_line = 1;
 	size_t before, end = 0;
@@ -290,15 +321,17 @@ expand_body(struct expand *ex, struct frame *f, struct view text)
 		lexer_next(&lx, &t);
 		if (t.type == LEXER_END || t.type == LEXER_ERROR)
 			break;
+		manifest = ex->manifest != NULL && t.type == LEXER_WORD &&
+		    view_eq(t.raw, VIEW("manifest"));
 		if (!start || t.type != LEXER_WORD ||
-		    !view_eq(t.raw, VIEW("include"))) {
+		    (!manifest && !view_eq(t.raw, VIEW("include")))) {
 			start = t.type != LEXER_WORD;
 			continue;
 		}
 		rc = put_text(ex, f, done_line,
 		    view_sub(text, done, before - done));
 		if (rc == 0)
-			rc = read_include(ex, f, &lx, &end);
+			rc = read_include(ex, f, &lx, manifest, &end);
 		if (rc != 0)
 			return rc;
 		done = end;
@@ -465,10 +498,11 @@ expand_extra(struct expand *ex, struct view extra)
 }
 
 int
-conf_expand(const char *path, struct view extra, struct buf *out,
-    struct buf *err)
+conf_expand(const char *path, struct view extra,
+    int (*manifest)(const char *path, struct buf *out, struct buf *err),
+    struct buf *out, struct buf *err)
 {
-	struct expand ex = { .out = out, .err = err };
+	struct expand ex = { .out = out, .err = err, .manifest = manifest };
 	int rc;
 
 	rc = buf_add_str(out, CONF_TEXT_MAGIC);

@@ -14,7 +14,10 @@ cli_usage(FILE *to)
 	fputs("usage: sallyport [-hMTtV] [-c file] [-g directives]\n"
 	      "                 [-s stop | drain | reload | reopen]\n"
 	      "       sallyport [-Tt] [-g directives] proxy URL [flags]\n"
-	      "See sallyport(8); \"sallyport proxy --help\" lists its flags.\n",
+	      "       sallyport [-Tt] [-g directives] --manifest FILE [flags]\n"
+	      "       sallyport -m FILE [flags]\n"
+	      "See sallyport(8); \"sallyport proxy --help\" and \"sallyport "
+	      "--manifest FILE\n--help\" list their flags.\n",
 	    to);
 }
 
@@ -109,6 +112,26 @@ cli_proxy(struct cli *cli, int argc, char **argv, bool privileged)
 	return rc;
 }
 
+static int
+cli_manifest(struct cli *cli, int argc, char **argv)
+{
+	static const enum cli_action actions[] = {
+		[MANIFESTCMD_RUN] = CLI_RUN,
+		[MANIFESTCMD_PRINT] = CLI_MANIFEST,
+		[MANIFESTCMD_CHECK] = CLI_CHECK,
+		[MANIFESTCMD_DUMP] = CLI_DUMP,
+	};
+	int rc = manifestcmd_parse(&cli->manifest, argc, argv);
+
+	cli->is_manifest = true;
+	if (rc == SP_E_NOTFOUND)
+		return cli_action(cli, CLI_HELP);
+	if (rc != SP_OK)
+		return rc;
+	cli->extra = cli->manifest.extra;
+	return cli_action(cli, actions[cli->manifest.what]);
+}
+
 int
 cli_parse(struct cli *cli, int argc, char **argv, bool privileged)
 {
@@ -120,6 +143,8 @@ cli_parse(struct cli *cli, int argc, char **argv, bool privileged)
 	int opt, rc = SP_OK;
 
 	memset(cli, 0, sizeof(*cli));
+	if (manifestcmd_asked(argc, argv))
+		return cli_manifest(cli, argc, argv);
 	/* "+": what follows `proxy` is proxy's */
 	while (rc == SP_OK &&
 	    (opt = getopt_long(argc, argv, "+c:g:hMs:TtV", longs, NULL)) != -1)
@@ -139,4 +164,5 @@ void
 cli_clear(struct cli *cli)
 {
 	proxycmd_clear(&cli->proxy);
+	manifestcmd_clear(&cli->manifest);
 }

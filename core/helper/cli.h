@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "helper/manifestcmd.h"
 #include "helper/proxycmd.h"
 
 enum cli_action {
@@ -15,6 +16,7 @@ enum cli_action {
 	CLI_VERSION, /* -V */
 	CLI_SIGNAL, /* -s */
 	CLI_HELP, /* -h, already printed */
+	CLI_MANIFEST, /* -m */
 };
 
 struct cli {
@@ -25,6 +27,8 @@ struct cli {
 	const char *signal_name;
 	bool is_proxy;
 	struct proxycmd proxy;
+	bool is_manifest;
+	struct manifestcmd manifest;
 };
 
 /*

@@ -295,9 +295,13 @@ helper_with_conf(struct cli *cli, bool privileged)
 	src.path = cli->conf_path;
 	src.extra = cli->extra;
 	src.proxy = cli->is_proxy ? &cli->proxy : NULL;
+	src.manifest = cli->is_manifest ? &cli->manifest : NULL;
 	src.privileged = privileged;
 	if (cli->is_proxy)
 		complain_about_proxy(&cli->proxy);
+	if (cli->is_manifest && cli->action == CLI_RUN &&
+	    manifestcmd_app(&cli->manifest) != SP_OK)
+		return 1;
 	if (load_conf(&l, &src) == SP_OK) {
 		switch (cli->action) {
 		case CLI_CHECK:
@@ -313,6 +317,7 @@ helper_with_conf(struct cli *cli, bool privileged)
 		case CLI_MODULES:
 		case CLI_VERSION:
 		case CLI_HELP:
+		case CLI_MANIFEST:
 		default:
 			status = helper_run(&l, &src, cli);
 			break;
@@ -343,6 +348,8 @@ main(int argc, char **argv)
 		show_version();
 	else if (cli.action == CLI_MODULES)
 		show_modules();
+	else if (cli.action == CLI_MANIFEST)
+		status = manifestcmd_print(&cli.manifest);
 	else if (cli.action != CLI_HELP)
 		status = helper_with_conf(&cli, privileged);
 	cli_clear(&cli);

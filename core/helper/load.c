@@ -14,7 +14,7 @@ enum {
 	LOAD_TEXT_MAX = 4 * 1024 * 1024 + 256 * 1024,
 	LOAD_ERRORS_MAX = 64 * 1024,
 	LOAD_PATH_MAX = 2 * PATH_MAX,
-	LOAD_PROXY_MAX = 64 * 1024,
+	LOAD_MADE_MAX = MANIFEST_TEXT_MAX,
 };
 
 static int
@@ -23,8 +23,10 @@ load_file_name(struct load *l, const struct load_source *src)
 	struct buf b = BUF_INIT(LOAD_PATH_MAX);
 	int rc = SP_E_NOTFOUND;
 
-	if (src->proxy != NULL || src->path != NULL) {
-		l->path = mem_strdup(src->proxy != NULL ? "proxy" : src->path);
+	if (src->proxy != NULL || src->path != NULL || src->manifest != NULL) {
+		l->path = mem_strdup(src->proxy != NULL ? "proxy"
+			: src->path != NULL             ? src->path
+							: src->manifest->path);
 		return l->path != NULL ? SP_OK : SP_E_NOMEM;
 	}
 	if (!src->privileged && xdg_dir(XDG_CONFIG, &b) == SP_OK) {
@@ -80,16 +82,18 @@ load_defaults(struct load *l, bool privileged)
 static int
 load_expand(struct load *l, const struct load_source *src, struct buf *err)
 {
-	struct buf text = BUF_INIT(LOAD_PROXY_MAX);
+	struct buf text = BUF_INIT(LOAD_MADE_MAX);
 	struct view extra = view_str(src->extra);
 	int rc;
 
-	if (src->proxy == NULL)
-		return conf_expand(l->path, extra, &l->text, err);
-	rc = proxycmd_text(src->proxy, &text);
-	if (rc == SP_OK)
-		rc = conf_expand_text("proxy", buf_view(&text), extra, &l->text,
+	if (src->proxy == NULL && src->manifest == NULL)
+		return conf_expand(l->path, extra, manifestcmd_inner, &l->text,
 		    err);
+	rc = src->proxy != NULL ? proxycmd_text(src->proxy, &text)
+				: manifestcmd_text(src->manifest, &text, err);
+	if (rc == SP_OK)
+		rc = conf_expand_text(src->proxy != NULL ? "proxy" : "manifest",
+		    buf_view(&text), extra, &l->text, err);
 	buf_clear(&text);
 	return rc;
 }

@@ -7,19 +7,21 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "conf/conf.h"
+#include "helper/manifestcmd.h"
 #include "helper/proxycmd.h"
 
 struct load_source {
 	const char *path; /* NULL: the default file */
 	const char *extra; /* of -g, or NULL */
 	const struct proxycmd *proxy; /* instead of a file, or NULL */
+	const struct manifestcmd *manifest; /* likewise */
 	bool privileged;
 };
 
 struct load {
 	struct buf text; /* expanded; goes to the roles as it is */
 	struct conf *conf;
-	char *path; /* the file, or "proxy" */
+	char *path; /* the file, or "proxy", or the manifest */
 	struct buf state_dir, run_dir; /* NUL-terminated defaults */
 };
 

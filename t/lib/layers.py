@@ -39,6 +39,7 @@ THIRD = [
     (r"linux/landlock\.h", {"core/os", "core/init"}),
     (r"yajl/", {"core/json", "core/ctl"}),
     (r"zlib\.h|brotli/|zstd\.h", {"core/codec"}),
+    (r"yaml\.h", {"core/helper"}),
     (r"libmnl/|libnftnl/|libnetfilter_", {"core/helper", "core/net"}),
 ]
 BANNED = ("strcpy strncpy strcat strncat sprintf vsprintf strtok atoi atol "
@@ -317,8 +318,8 @@ def symbols(root, build):
 
 LINKS = {
     "sallyport": "event|ssl|crypto|yajl|nghttp2|wslay|z|brotli|zstd",
-    "sallyport-recorder": "event|ssl|nghttp2|wslay|mnl|nftnl",
-    "sallyportctl": "event|ssl|nghttp2|wslay|seccomp|mnl|nftnl",
+    "sallyport-recorder": "event|ssl|nghttp2|wslay|mnl|nftnl|yaml",
+    "sallyportctl": "event|ssl|nghttp2|wslay|seccomp|mnl|nftnl|yaml",
 }
 
 
