@@ -223,7 +223,8 @@ test_memory(struct buf *err)
 	for (n = 1; rc == SP_E_NOMEM && n < 1000; n++) {
 		buf_clear(&text);
 		mem_fail_after(n, 0);
-		rc = conf_expand(in_dir("a.conf"), VIEW("x;"), NULL, &text, err);
+		rc =
+		    conf_expand(in_dir("a.conf"), VIEW("x;"), NULL, &text, err);
 	}
 	mem_fail_after(0, 0);
 	tap_is_int(rc, 0, "expands after failures");
@@ -232,7 +233,8 @@ test_memory(struct buf *err)
 		buf_clear(&text);
 		buf_clear(err);
 		mem_fail_after(n, 0);
-		rc = conf_expand(in_dir("a.conf"), VIEW("x;"), NULL, &text, err);
+		rc =
+		    conf_expand(in_dir("a.conf"), VIEW("x;"), NULL, &text, err);
 	}
 	mem_fail_after(0, 0);
 	tap_is_int(rc, SP_E_CONF, "an error after failures");
