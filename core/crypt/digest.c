@@ -115,6 +115,15 @@ digest_sha256(struct view v, uint8_t out[DIGEST_BYTES])
 }
 
 int
+digest_sha1(struct view v, uint8_t out[DIGEST_SHA1_BYTES])
+{
+	unsigned n;
+
+	return digest_rc(
+	    EVP_Digest(v.n != 0 ? v.p : "", v.n, out, &n, EVP_sha1(), NULL));
+}
+
+int
 digest_hmac(struct view key, struct view v, uint8_t out[DIGEST_BYTES])
 {
 	static const char hash[] = "SHA256";

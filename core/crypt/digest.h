@@ -1,4 +1,4 @@
-/* SHA-256, HMAC-SHA-256 and lower-case hexadecimal. */
+/* SHA-256, HMAC-SHA-256, SHA-1 and lower-case hexadecimal. */
 #ifndef SP_CRYPT_DIGEST_H
 #define SP_CRYPT_DIGEST_H
 
@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/view.h"
 
-enum { DIGEST_BYTES = 32, DIGEST_HEX = 64 };
+enum { DIGEST_BYTES = 32, DIGEST_HEX = 64, DIGEST_SHA1_BYTES = 20 };
 
 struct digest; /* a running SHA-256 */
 
@@ -25,6 +25,8 @@ int digest_final(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 /* The digest of what came so far; more may follow. */
 int digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 int digest_sha256(struct view v, uint8_t out[DIGEST_BYTES]) must_check;
+/* For the handshake of RFC 6455 alone: nothing may trust it. */
+int digest_sha1(struct view v, uint8_t out[DIGEST_SHA1_BYTES]) must_check;
 int digest_hmac(struct view key, struct view v,
     uint8_t out[DIGEST_BYTES]) must_check;
 

@@ -239,12 +239,13 @@ h1_parse_scan(struct h1_scan *s, struct view bytes,
 /* What the fields say that is not handed on. */
 struct parse_special {
 	struct view host, length;
+	struct view upgrade; /* the first */
 	size_t hosts, lengths, encodings;
 	bool chunked; /* last coding so far */
 	bool other_coding;
 	bool bad_coding;
 	bool length_differs;
-	bool close, keep_alive;
+	bool close, keep_alive, upgrades;
 	bool expect, bad_expect;
 	bool nominates; /* Connection names other fields */
 };
@@ -297,6 +298,8 @@ parse_connection(struct parse_special *sp, struct view value)
 			sp->close = true;
 		else if (view_eq_nocase(piece, VIEW("keep-alive")))
 			sp->keep_alive = true;
+		else if (view_eq_nocase(piece, VIEW("upgrade")))
+			sp->upgrades = true;
 		else if (piece.n != 0)
 			sp->nominates = true;
 	}
@@ -339,6 +342,8 @@ parse_is_special(struct parse_special *sp, const struct head_field *h,
 			sp->bad_expect = true;
 		return true;
 	}
+	if (sp->upgrade.n == 0 && view_eq_nocase(h->name, VIEW("upgrade")))
+		sp->upgrade = h->value;
 	return head_is_hop(h->name);
 }
 
@@ -547,6 +552,9 @@ parse_request_special(struct head_request *out, const struct parse_special *sp,
 	if (sp->bad_expect && !out->http10)
 		return parse_fault(f, 417, "unknown expectation");
 	fr->expect = sp->expect && !out->http10 && out->has_body;
+	/* RFC 9110 s7.8: of this hop only when Connection says so */
+	if (sp->upgrades && !out->http10)
+		out->upgrade = sp->upgrade;
 	fr->keep_alive = !sp->close && (!out->http10 || sp->keep_alive);
 	return 0;
 }

@@ -27,6 +27,11 @@ struct head_request {
 	struct view path; /* target without query, not normalised */
 	struct view query; /* after '?', empty none */
 	struct view authority; /* Host or :authority, empty none */
+	/*
+	 * What it wants to become: Upgrade, where Connection names that, or
+	 * :protocol of an extended CONNECT; empty nothing.
+	 */
+	struct view upgrade;
 	bool tls;
 	bool http10; /* the client speaks HTTP/1.0 */
 	int64_t content_length; /* -1: none given */

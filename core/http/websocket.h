@@ -42,7 +42,8 @@ struct websocket_owner {
 	void (*message)(void *arg, bool text, struct view data);
 	/*
 	 * Bytes for the peer: all are taken (copied where they have to wait).
-	 * 0; SP_E_*: the stream is gone, and closed() follows.
+	 * 0; SP_E_*: the stream is gone, and from then on nothing is sent and
+	 * nothing told.
 	 */
 	int (*write)(void *arg, struct view data);
 	/* A pong came; NULL: nobody cares. */
@@ -56,8 +57,10 @@ struct websocket_owner {
 };
 
 /*
+ * Source:  RFC 6455; no extensions.
  * Context: reactor's loop; nothing blocks.
- * Parameters: message_max, bytes of a message, over all its frames.
+ * Parameters: message_max, bytes of a message, over all its frames; owner,
+ *          copied.
  * Owner:   the caller; websocket_free(NULL) is allowed, also from a callback.
  * Returns: 0; SP_E_NOMEM.
  */
@@ -67,19 +70,38 @@ int websocket_new(enum websocket_role role, size_t message_max,
 void websocket_free(struct websocket *w);
 /*
  * Bytes that came.  Pings are answered.  After closed() the rest is ignored.
+ * Context: not from within a callback of its own.
  * Returns: 0; SP_E_PROTO the peer broke the protocol (1002, 1007 or 1009 was
- *          sent); SP_E_NOMEM (1011 was sent).
+ *          sent); SP_E_NOMEM (1011 was sent); SP_E_GONE write() failed.
  */
 int websocket_feed(struct websocket *w, struct view data) must_check;
 /*
- * A whole message in one frame.
- * Returns: 0; SP_E_STATE after a close; SP_E_NOMEM; what write() gave.
+ * While paused no message is told.  Pings are still answered, up to the first
+ * message that has to wait; once websocket_full(), what is fed is only kept,
+ * so that its owner should take no more bytes.
+ * After the pause websocket_feed() of nothing tells what waits.
+ */
+void websocket_pause(struct websocket *w, bool on);
+bool websocket_full(const struct websocket *w);
+/*
+ * A whole message in one frame.  Not from within write().
+ * Returns: 0; SP_E_STATE after a close; SP_E_SYNTAX text that is not UTF-8 (and
+ *          nothing was sent); SP_E_GONE the stream is; what write() gave.
  */
 int websocket_send(struct websocket *w, bool text, struct view data) must_check;
 int websocket_ping(struct websocket *w) must_check;
-/* Sends a close frame; the peer's answer comes as closed(). Twice is fine. */
+/*
+ * Sends a close frame; the peer's answer comes as closed(); messages that come
+ * before that are dropped.  Twice is fine.
+ * Parameters: code, WEBSOCKET_NO_CODE none; reason, cut to what fits.
+ * Returns: 0; SP_E_GONE; what write() gave.
+ */
 int websocket_close(struct websocket *w, unsigned code,
     struct view reason) must_check;
+/* Bytes of memory, for who counts them. */
+size_t websocket_holds(const struct websocket *w);
+/* Bytes on the wire of a message of n, sent by that role. */
+size_t websocket_frame_bytes(enum websocket_role role, size_t n);
 
 /*
  * Whether the request asks for a WebSocket: GET with Upgrade (HTTP/1.1), or
@@ -89,9 +111,13 @@ int websocket_close(struct websocket *w, unsigned code,
  *          version than 13 (426 with Sec-WebSocket-Version: 13).
  */
 int websocket_asked(const struct head_request *req) must_check;
-/* Sec-WebSocket-Accept for a key.  Source: RFC 6455 s4.2.2. */
-void websocket_accept(struct view key, char out[WEBSOCKET_ACCEPT_BYTES]);
-/* A client's Sec-WebSocket-Key: 0; SP_E_* there is no randomness. */
+/*
+ * Sec-WebSocket-Accept for a key.  Source: RFC 6455 s4.2.2.
+ * Returns: 0; SP_E_NOMEM.
+ */
+int websocket_accept(struct view key,
+    char out[WEBSOCKET_ACCEPT_BYTES]) must_check;
+/* A client's Sec-WebSocket-Key: 0; SP_E_NOMEM. */
 int websocket_key(char out[WEBSOCKET_KEY_BYTES]) must_check;
 
 #endif
