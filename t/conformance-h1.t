@@ -118,6 +118,14 @@ CASES = [
     ("HTTP/1.0", b"GET /health HTTP/1.0\r\n" + H + b"\r\n", CLOSES),
     ("HTTP/1.0 keep-alive", b"GET /health HTTP/1.0\r\n" + H
      + b"Connection: keep-alive\r\n\r\n", LIVES),
+    ("a WebSocket where none is",
+     field(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+           b"Sec-WebSocket-Version: 13\r\n"
+           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="), LIVES),
+    ("Upgrade that Connection does not name",
+     field(b"Upgrade: websocket"), LIVES),
+    ("Upgrade in HTTP/1.0", b"GET /health HTTP/1.0\r\n" + H
+     + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", CLOSES),
     ("Upgrade is ignored", field(b"Connection: upgrade\r\nUpgrade: h2c"),
      LIVES),
     # Content-Length

@@ -31,6 +31,10 @@ def post(*more):
     return fields("POST", POST, *more)
 
 
+def extended(protocol="websocket", method="CONNECT"):
+    return [(":protocol", protocol)] + fields(method)
+
+
 def without(name):
     return [f for f in fields() if f[0] != name]
 
@@ -343,9 +347,28 @@ CASES = [
     ("8.3 a reply's pseudo-header", [get(1, (":status", "200"))], BAD),
     ("8.3 a pseudo-header after a field",
      [headers(1, fields()[:3] + [("x", "y"), (":authority", "h")])], BAD),
-    ("8.3 extended CONNECT that was not offered",
-     [headers(1, [(":protocol", "websocket")]
-              + fields("CONNECT"), END_HEADERS)], BAD),
+    ("RFC 8441 extended CONNECT where no WebSocket is",
+     [headers(1, extended(), END_HEADERS)], status(405)),
+    ("RFC 8441 that has ended already", [headers(1, extended())],
+     status(405)),
+    ("RFC 8441 another :protocol",
+     [headers(1, extended("connect-udp"), END_HEADERS)], status(501)),
+    ("RFC 8441 an empty :protocol",
+     [headers(1, extended(""), END_HEADERS)], either(405, 501)),
+    ("RFC 8441 two :protocol",
+     [headers(1, [(":protocol", "websocket")] + extended(), END_HEADERS)],
+     BAD),
+    ("RFC 8441 :protocol of a GET",
+     [headers(1, extended(method="GET"), END_HEADERS)], BAD),
+    ("RFC 8441 no :path",
+     [headers(1, [f for f in extended() if f[0] != ":path"], END_HEADERS)],
+     BAD),
+    ("RFC 8441 no :scheme",
+     [headers(1, [f for f in extended() if f[0] != ":scheme"],
+              END_HEADERS)], BAD),
+    ("RFC 8441 no :authority",
+     [headers(1, [f for f in extended() if f[0] != ":authority"],
+              END_HEADERS)], either(400)),
     ("8.3.1 no :method", [headers(1, without(":method"))], BAD),
     ("8.3.1 no :scheme", [headers(1, without(":scheme"))], BAD),
     ("8.3.1 no :path", [headers(1, without(":path"))], BAD),

@@ -30,6 +30,25 @@ exchange_head(struct exchange *x, const struct head_reply *head)
 }
 
 int
+exchange_upgrade(struct exchange *x, const struct head_reply *head)
+{
+	int rc;
+
+	if (x->state != EXCHANGE_REQUEST || x->request.upgrade.n == 0)
+		return SP_E_STATE;
+	if (x->backend->upgrade == NULL)
+		return SP_E_UNSUPPORTED;
+	rc = x->backend->upgrade(x, head);
+	if (rc != 0)
+		return rc;
+	x->state = EXCHANGE_HEAD;
+	x->reply_length = -1;
+	x->reply_bodyless = false;
+	x->upgraded = x->patient = x->request.has_body = true;
+	return 0;
+}
+
+int
 exchange_datav(struct exchange *x, const struct view *v, size_t n)
 {
 	uint64_t total = 0;

@@ -58,6 +58,8 @@ struct exchange_backend {
 	size_t (*room)(const struct exchange *x);
 	size_t (*queued)(const struct exchange *x); /* NULL: nothing ever */
 	void (*drop)(struct exchange *x); /* NULL: as reset */
+	/* NULL: nothing can be upgraded */
+	int (*upgrade)(struct exchange *x, const struct head_reply *head);
 };
 
 enum exchange_state {
@@ -76,6 +78,7 @@ struct exchange {
 	uint64_t started_us; /* loop time when the first byte came */
 	enum exchange_state state; /* of the reply */
 	bool request_whole;
+	bool upgraded; /* bytes both ways, of no message of HTTP */
 	int64_t reply_length; /* of the head that was sent; -1 not known */
 	bool reply_bodyless; /* HEAD, 204, 304: no data may follow the head */
 	uint64_t sent_bytes; /* of the reply's body */
@@ -103,6 +106,19 @@ int exchange_continue(struct exchange *x) must_check;
  * Fields are copied.  The back end adds framing, Date and Connection.
  */
 int exchange_head(struct exchange *x, const struct head_reply *head) must_check;
+/*
+ * Takes what x->request.upgrade asks for: from now on body() and
+ * exchange_data() are bytes of that protocol, until body_end(), when the client
+ * has ended its side, and exchange_end().  There are no deadlines any more:
+ * x->patient is set.  A request whose end was told already (a GET has no body)
+ * goes on: body() comes, and body_end() a second time.
+ * Source:  RFC 9110 s7.8 (101), RFC 8441 s5 (200).
+ * Parameters: head, its fields; the status is the protocol's.
+ * Returns: SP_E_STATE also when nothing was asked for, or the request has a
+ *          body; SP_E_UNSUPPORTED.
+ */
+int exchange_upgrade(struct exchange *x,
+    const struct head_reply *head) must_check;
 /*
  * Queues bytes of the body, copied where the transport does not take them at
  * once.  Everything is taken; the consumer honours exchange_room().  Pieces

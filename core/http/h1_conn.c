@@ -276,7 +276,7 @@ conn_open(struct h1_conn *c, struct view head)
 	x->reply_length = -1;
 	x->reply_bodyless = false;
 	x->probe = VIEW_NONE;
-	x->patient = false;
+	x->patient = x->upgraded = false;
 	x->user = NULL;
 	c->server->stats.exchanges++;
 	x->consumer->open(x->server, x);
@@ -346,6 +346,13 @@ conn_body(struct h1_conn *c, struct view *v)
 			c->x.consumer->body_end(&c->x);
 		return true;
 	case H1_BODY_MORE:
+		/* of an upgraded one the connection's end is the end */
+		if (!c->x.upgraded || !c->in_eof)
+			return false;
+		c->x.request_whole = true;
+		if (!deaf)
+			c->x.consumer->body_end(&c->x);
+		return true;
 	case H1_BODY_FULL:
 		return false;
 	default:
@@ -454,7 +461,9 @@ conn_eof(struct h1_conn *c)
 	c->in_eof = true;
 	switch (c->phase) {
 	case H1_OPEN:
-		if (!c->x.request_whole)
+		if (c->x.upgraded && !c->x.request_whole)
+			conn_resume(c);
+		else if (!c->x.request_whole)
 			h1_conn_gone(c, EXCHANGE_GONE_RESET);
 		else
 			h1_reply_probe(c);

@@ -83,6 +83,33 @@ reply_head(struct exchange *x, const struct head_reply *head)
 	return reply_done(c, h1_write_reply_head(&c->out, head, &form));
 }
 
+/*
+ * The connection is the other protocol's from here on, to its end: no chunks,
+ * and what the client sent behind its head are that protocol's first bytes.
+ */
+static int
+reply_upgrade(struct exchange *x, const struct head_reply *head)
+{
+	struct h1_conn *c = x->back;
+	struct head_reply switching = *head;
+	struct h1_write_reply form = { .date = h1_server_date(c->server),
+		/* the list's first is what the consumer speaks */
+		.upgrade = VIEW("websocket") };
+	const struct h1_framing raw = { .kind = H1_BODY_CLOSE };
+
+	if (!reply_is_open(c))
+		return SP_E_GONE;
+	if (c->body.kind != H1_BODY_NONE)
+		return SP_E_STATE;
+	switching.status = 101;
+	switching.content_length = -1;
+	c->chunked = c->keep = false;
+	c->to_close = true;
+	h1_body_init(&c->body, &raw, false);
+	x->request_whole = false;
+	return reply_done(c, h1_write_reply_head(&c->out, &switching, &form));
+}
+
 static int
 reply_data(struct exchange *x, const struct view *v, size_t n)
 {
@@ -174,6 +201,7 @@ const struct exchange_backend h1_reply_backend = {
 	.room = reply_room,
 	.queued = reply_queued,
 	.drop = reply_drop,
+	.upgrade = reply_upgrade,
 };
 
 void

@@ -38,6 +38,16 @@ write_is_ours(struct view name)
 	    head_is_hop(name);
 }
 
+/* RFC 9110 s7.8 */
+static int
+write_upgrade(struct buf *b, struct view protocol)
+{
+	int rc = write_field(b, VIEW("Upgrade"), protocol);
+
+	return rc != 0 ? rc
+		       : write_field(b, VIEW("Connection"), VIEW("Upgrade"));
+}
+
 static int
 write_reply(struct buf *b, const struct head_reply *head,
     const struct h1_write_reply *form)
@@ -61,10 +71,13 @@ write_reply(struct buf *b, const struct head_reply *head,
 		rc = write_field(b, VIEW("Date"), form->date);
 	if (rc == 0 && form->chunked)
 		rc = write_field(b, VIEW("Transfer-Encoding"), VIEW("chunked"));
-	else if (rc == 0 && head->content_length >= 0 && head->status != 204)
+	else if (rc == 0 && head->content_length >= 0 && head->status != 204 &&
+	    head->status >= 200)
 		rc = write_number(b, VIEW("Content-Length"),
 		    (uint64_t)head->content_length);
-	if (rc == 0 && form->close)
+	if (rc == 0 && form->upgrade.n != 0)
+		rc = write_upgrade(b, form->upgrade);
+	else if (rc == 0 && form->close)
 		rc = write_field(b, VIEW("Connection"), VIEW("close"));
 	else if (rc == 0 && form->keep_alive)
 		rc = write_field(b, VIEW("Connection"), VIEW("keep-alive"));

@@ -9,6 +9,7 @@ struct h1_write_reply {
 	bool chunked;
 	bool close; /* Connection: close */
 	bool keep_alive; /* Connection: keep-alive, to HTTP/1.0 */
+	struct view upgrade; /* Upgrade, and Connection: Upgrade; empty none */
 	struct view date; /* value of Date */
 };
 

@@ -173,8 +173,9 @@ conn_settle_open(struct h2_stream *s)
 	} else if (s->aborting && s->closed) {
 		h2_conn_stream_gone(s, EXCHANGE_GONE_RESET);
 	} else if (s->aborting && buf_len(&s->out) == 0) {
-		/* gone() follows when it is out */
-		h2_reply_reset(s, NGHTTP2_INTERNAL_ERROR);
+		/* gone() follows when it is out; RFC 8441 s5 */
+		h2_reply_reset(s,
+		    s->x.upgraded ? NGHTTP2_CANCEL : NGHTTP2_INTERNAL_ERROR);
 	} else if (s->blocked && !s->end_due && !s->aborting &&
 	    h2_reply_backend.room(&s->x) >= buf_len(&s->out)) {
 		s->blocked = false;
@@ -425,6 +426,8 @@ h2_conn_start(struct h2_conn *c, struct view first)
 		    (uint32_t)l->body_window },
 		{ NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE,
 		    (uint32_t)l->header_max },
+		/* RFC 8441 s3 */
+		{ NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1 },
 	};
 	uint64_t now = conn_now_ms(c);
 

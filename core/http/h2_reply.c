@@ -247,6 +247,21 @@ reply_head(struct exchange *x, const struct head_reply *head)
 							     : reply_broken(s);
 }
 
+/* RFC 8441 s5: 200, and DATA frames both ways. */
+static int
+reply_upgrade(struct exchange *x, const struct head_reply *head)
+{
+	struct h2_stream *s = x->back;
+	struct head_reply taken = *head;
+
+	if (!reply_is_open(s))
+		return SP_E_GONE;
+	taken.status = 200;
+	taken.content_length = -1;
+	s->expect = false;
+	return reply_submit(s, &taken, false) == 0 ? 0 : reply_broken(s);
+}
+
 /* nghttp2 asks again. */
 static int
 reply_resume(struct h2_stream *s)
@@ -320,6 +335,10 @@ reply_end(struct exchange *x)
 	s->end_due = true;
 	if (reply_resume(s) != 0)
 		return reply_broken(s);
+	/* patience may have ended just now */
+	if (s->send_at_ms == 0 && buf_len(&s->out) != 0)
+		s->send_at_ms =
+		    h2_conn_after(s->conn, s->conn->limits->send_timeout_ms);
 	h2_conn_mark(s);
 	return 0;
 }
@@ -411,6 +430,7 @@ const struct exchange_backend h2_reply_backend = {
 	.room = reply_room,
 	.queued = reply_queued,
 	.drop = reply_drop,
+	.upgrade = reply_upgrade,
 };
 
 void

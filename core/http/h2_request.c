@@ -36,6 +36,8 @@ request_pseudo(struct h2_stream *s, struct view name, struct view value)
 		return arena_dup(s->x.arena, value, &rq->target);
 	if (view_eq(name, VIEW(":authority")))
 		return arena_dup(s->x.arena, value, &rq->authority);
+	if (view_eq(name, VIEW(":protocol")))
+		return arena_dup(s->x.arena, value, &rq->upgrade);
 	return 0;
 }
 
@@ -252,8 +254,13 @@ request_check(struct h2_stream *s)
 		request_fault(s, 400, "bad method");
 		return;
 	}
-	if (view_eq(rq->method, VIEW("CONNECT"))) {
+	if (view_eq(rq->method, VIEW("CONNECT")) && rq->upgrade.n == 0) {
 		request_fault(s, 405, "CONNECT is not served here");
+		return;
+	}
+	/* RFC 8441 s4; with another method nghttp2 refuses it */
+	if (rq->upgrade.n != 0 && !view_eq(rq->upgrade, VIEW("websocket"))) {
+		request_fault(s, 501, "only websocket is a known :protocol");
 		return;
 	}
 	if (!h1_parse_is_target(target) ||
@@ -313,7 +320,8 @@ request_open(struct h2_stream *s, bool whole)
 		return;
 	}
 	s->expect = s->expect && !whole;
-	if (!whole && !s->expect)
+	/* before its reply an extended CONNECT sends nothing */
+	if (!whole && !s->expect && x->request.upgrade.n == 0)
 		s->read_at_ms = h2_conn_after(c, c->limits->body_timeout_ms);
 	request_share(s);
 	s->phase = H2_OPEN;

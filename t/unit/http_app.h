@@ -6,6 +6,7 @@
  *   /continue  lets the client send first, then as /echo
  *   /refuse    answers 413 at once, whatever the body does
  *   /big/N     sends N bytes, as exchange_room() allows
+ *   /upgrade   takes the protocol that is asked for, and echoes its bytes
  *   /hold      does nothing: the test has it in app.held
  */
 #ifndef SP_T_UNIT_HTTP_APP_H
@@ -100,6 +101,21 @@ app_stream(struct exchange *x)
 }
 
 static void
+app_upgrade(struct exchange *x)
+{
+	struct head_reply head = { .content_length = -1 };
+	int rc;
+
+	head_fields_init(&head.fields, x->arena);
+	rc = head_add(&head.fields, VIEW("X-App"), VIEW("yes"));
+	if (rc == 0)
+		rc = exchange_upgrade(x, &head);
+	app_log("upgrade %d;", rc);
+	if (rc != 0)
+		(void)!exchange_simple(x, 400, VIEW_NONE, VIEW("no"));
+}
+
+static void
 app_open(void *server, struct exchange *x)
 {
 	struct app_x *a = arena_zalloc(x->arena, sizeof(*a));
@@ -125,6 +141,8 @@ app_open(void *server, struct exchange *x)
 	} else if (view_eq(path, VIEW("/refuse"))) {
 		(void)!exchange_simple(x, 413, VIEW("text/plain"),
 		    VIEW("too much"));
+	} else if (view_eq(path, VIEW("/upgrade"))) {
+		app_upgrade(x);
 	} else if (view_starts(path, VIEW("/big/")) &&
 	    num_u64(view_from(path, 5), 0, 1 << 30, &a->left) == 0) {
 		a->big = true;
@@ -141,6 +159,12 @@ app_body(struct exchange *x, struct view data)
 	struct app_x *a = x->user;
 
 	app_log("body %zu;", data.n);
+	if (x->upgraded) {
+		(void)!exchange_data(x, data);
+		if (!app.no_credit)
+			exchange_credit(x, data.n);
+		return;
+	}
 	if (a == NULL || buf_add_view(&a->body, data) != 0)
 		exchange_abort(x);
 	if (!app.no_credit)
@@ -155,6 +179,8 @@ app_body_end(struct exchange *x)
 	app_log("end;");
 	if (!x->request_whole)
 		app_log("BAD request_whole;");
+	if (x->upgraded)
+		(void)!exchange_end(x);
 	if (a != NULL && a->echo)
 		(void)!exchange_simple(x, 200, VIEW("text/plain"),
 		    buf_view(&a->body));

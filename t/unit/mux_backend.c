@@ -94,6 +94,19 @@ mux_room(const struct exchange *x)
 	return queued < s->mux->output_max ? s->mux->output_max - queued : 0;
 }
 
+static int
+mux_upgrade(struct exchange *x, const struct head_reply *head)
+{
+	struct mux_stream *s = x->back;
+
+	(void)head;
+	if (mux_closed(s))
+		return SP_E_GONE;
+	s->status = 200;
+	s->head_due = true;
+	return 0;
+}
+
 static const struct exchange_backend mux_backend = {
 	.name = "mux",
 	.interim = mux_interim,
@@ -103,6 +116,7 @@ static const struct exchange_backend mux_backend = {
 	.reset = mux_abort,
 	.credit = mux_credit,
 	.room = mux_room,
+	.upgrade = mux_upgrade,
 };
 
 void
