@@ -83,7 +83,10 @@ int cgroup_open(struct cgroup *g, const int parents[CGROUP_HIERARCHIES],
 void cgroup_close(struct cgroup *g);
 /* The v2 directory for CLONE_INTO_CGROUP; v1 ones need cgroup_enter(). */
 int cgroup_unified(const struct cgroup *g);
-/* Moves a process into the leaf's v1 hierarchies (and v2, if asked). */
+/*
+ * Moves a process into the leaf's v1 hierarchies (and v2, if asked).
+ * Parameters: pid, or 0: the caller, which has one thread.
+ */
 int cgroup_enter(const struct cgroup *g, int pid, bool unified) must_check;
 /*
  * Kills everything in it; does not wait.  Without v2 (freezer): what is there

@@ -276,6 +276,13 @@ test_enter_and_names(int dir)
 	tap_is_int(cgroup_enter(&g, 17, true), SP_OK, "entered");
 	is_file(leaf, "cgroup.procs", "17");
 	cgroup_close(&g);
+	f.parents[CGROUP_UNIFIED] = -1;
+	file(leaf, "tasks", "");
+	tap_is_int(cgroup_open(&g, f.parents, f.v1, "leaf"), SP_OK, "v1");
+	tap_is_int(cgroup_enter(&g, 0, false), SP_OK, "entered by itself");
+	is_file(leaf, "tasks", "0");
+	is_file(leaf, "cgroup.procs", "17");
+	cgroup_close(&g);
 	close(leaf);
 }
 
@@ -301,6 +308,13 @@ test_events(int dir)
 	file(leaf, "cgroup.events", "nonsense\n");
 	tap_is_int(cgroup_wait_empty(&g, 5, &left), SP_E_NOTFOUND,
 	    "events without the key");
+	/* what somebody else removed has no file any more */
+	(void)unlinkat(leaf, "cgroup.events", 0);
+	tap_is_int(cgroup_wait_empty(&g, 5, &left), SP_E_NOTFOUND,
+	    "a group without events");
+	(void)unlinkat(leaf, "cgroup.procs", 0);
+	tap_is_int(cgroup_wait_empty(&g, 5, &left), SP_OK,
+	    "a removed one is empty");
 	cgroup_close(&g);
 	close(leaf);
 }
