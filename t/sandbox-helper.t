@@ -42,7 +42,7 @@ error_log stderr info;
 environment echo {{
     workspace {dir}/ws; workspace_size 16m; episodes {episodes}; warm {warm};
     teardown_timeout 3s;
-    sandbox {{ memory 128m; pids 64; uid 300000 4096; }}
+    sandbox {{ memory 128m; pids 64; uid 300000 4096; {more} }}
 }}
 environment web {{
     worker http 8001 /usr/bin/python3 -c pass; teardown_timeout 3s;
@@ -165,11 +165,12 @@ def in_our_tree(pid):
 class Daemon:
     """sallyport with the reactor of the test's, and the way to it."""
 
-    def __init__(self, episodes=2, warm=0, wait=True):
+    def __init__(self, episodes=2, warm=0, wait=True, more=""):
         self.log_path = os.path.join(TMP, "log")
         self.conf = os.path.join(TMP, "sallyport.conf")
         with open(self.conf, "w") as f:
-            f.write(CONF.format(dir=TMP, episodes=episodes, warm=warm))
+            f.write(CONF.format(dir=TMP, episodes=episodes, warm=warm,
+                                more=more))
         self.s = None
         self.request = 0
         self.start(wait)
@@ -548,21 +549,125 @@ def next_reactor(d):
     d.connect()
 
 
-def test_reload():
-    d = Daemon()
-    ep = d.create()
+def reload_with(d, old, new):
     with open(d.conf) as f:
         text_ = f.read()
     with open(d.conf, "w") as f:
-        f.write(text_.replace("memory 128m", "memory 64m"))
-    r = subprocess.run([os.path.join(TMP, "bin", "sallyport"), "-s", "reload",
-                        "-c", d.conf], capture_output=True, text=True,
-                       timeout=PATIENCE, check=False)
+        f.write(text_.replace(old, new))
+    return subprocess.run(
+        [os.path.join(TMP, "bin", "sallyport"), "-s", "reload", "-c", d.conf],
+        capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_reload():
+    d = Daemon(warm=1)
+    ep = d.create()
+    r = reload_with(d, "memory 128m", "memory 64m")
     tap.ok(r.returncode == 1 and "environment \"echo\" has changed" in r.stderr,
            "a change of an environment that lives is refused by name")
     tap.eq(sh(d, ep, "echo on")[2], b"on\n", "and it lives on")
     d.end(ep)
+    r = reload_with(d, "memory 64m", "memory 900g")
+    tap.ok(r.returncode == 1 and "more than this host's" in r.stderr,
+           "more memory than there is is refused by a reload, too")
+    # a warm one of before that takes its time to end: its keeper is stopped
+    until(lambda: len(keepers()) == 2, "one warm sandbox alone")
+    old = [k for k in keepers() if os.stat(f"/proc/{k}").st_uid == 0]
+    os.kill(old[0], signal.SIGSTOP)
+    with open(os.path.join(TMP, "ws", "more"), "w") as f:
+        f.write("more\n")
+    r = reload_with(d, "memory 900g", "memory 64m")
+    tap.eq(r.returncode, 0, "a change of one that does not live is taken")
+    ep = d.create()
+    tap.eq(sh(d, ep, "cat more")[2], b"more\n",
+           "its workspace was captured anew, by a child")
+    users = {os.stat(f"/proc/{k}").st_uid for k in keepers()} - {0}
+    theirs = int(sh(d, ep, "id -u")[2])
+    tap.ok(len(users) > 1 and theirs - 1 in users and all(
+        theirs - 1 == u or abs(theirs - 1 - u) >= 4 for u in users),
+        f"uids that may still be in use are not given again: {users}")
+    os.kill(old[0], signal.SIGCONT)
+    d.end(ep)
     d.stop()
+    os.unlink(os.path.join(TMP, "ws", "more"))
+
+
+def test_ends():
+    """What an episode died of is told with its end."""
+    d = Daemon(more="timeout 3s;")
+    ep = d.create()
+    h = d.begin(ep, ["/usr/bin/python3", "-c", "x = b'x' * (1200 << 20)"])
+    _, body, _ = d.wait((EXITED, ENDED))
+    if struct.unpack_from("<II", body) == ep and len(body) > 20:
+        tap.eq(body[12], 4, "a process that had too little memory")
+        _, body, _ = d.wait(ENDED)
+    tap.eq((struct.unpack_from("<II", body), body[12]), (ep, 4),
+           "and its episode end by it")
+    ep = d.create()
+    h = d.begin(ep, ["/bin/sleep", "1000"])
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+    _, body, _ = d.wait(ENDED)
+    tap.eq((struct.unpack_from("<II", body), body[12]), (ep, 3),
+           "one that lasts too long ends by its timeout")
+    tap.eq(d.stop(), 0, "a stop")
+    tap.eq(leaves(), [], "no control group is left")
+
+
+def test_removed_group():
+    """Another root process empties a sandbox's group and removes it."""
+    d = Daemon()
+    ep = d.create()
+    h = d.begin(ep, ["/bin/sleep", "1000"])
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+    main = [x for x in leaves()
+            if os.path.exists(os.path.join(x, "cgroup.events"))]
+    for leaf in main:
+        with open(os.path.join(leaf, "cgroup.procs")) as f:
+            pids = f.read().split()
+        for pid in pids:
+            with open(os.path.join(leaf, "..", "..", "self", "cgroup.procs"),
+                      "w") as f:
+                f.write(pid)
+        until(lambda leaf=leaf: rmdir(leaf), "the group's end")
+    two = d.reset(ep)
+    tap.ok(isinstance(two[1], int) and two != ep,
+           f"its reset is none the worse: {two}")
+    tap.eq(sh(d, two, "echo well")[2], b"well\n", "the fresh one is well")
+    tap.ok(d.end(two), "and ends")
+    tap.eq(d.stop(), 0, "a stop")
+    until(lambda: not keepers(), "the end of keepers")
+    tap.eq(leaves(), [], "no control group is left")
+
+
+def rmdir(path):
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def test_warm_stays():
+    """A reactor that dies with requests open leaves no more warm ones."""
+    d = Daemon(episodes=4, warm=1)
+    until(lambda: len(keepers()) == 2, "the warm one")
+    for _ in range(3):
+        d.msg(CREATE, u32(d.number()) + text("echo"))
+    d.say("raw", "00", 0)
+    next_reactor(d)
+    d.msg(RESUME, b"")
+    made = 0
+    try:
+        d.s.settimeout(1)
+        while True:
+            d.wait(MADE)
+            made += 1
+    except TimeoutError:
+        d.s.settimeout(PATIENCE)
+    until(lambda: len(keepers()) == 2 * (made + 1),
+          f"one warm one besides {made} episodes")
+    tap.ok(True, "as many warm ones as are configured, and no more")
+    tap.eq(d.stop(), 0, "a stop")
 
 
 def test_many():
@@ -594,7 +699,8 @@ subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 HOST = host()
 try:
     for test in (test_life, test_worker, test_deaths, test_hostile,
-                 test_reload, test_many, test_killed):
+                 test_reload, test_ends, test_removed_group, test_warm_stays,
+                 test_many, test_killed):
         test()
 finally:
     shutil.rmtree(TMP, ignore_errors=True)

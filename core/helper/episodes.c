@@ -12,6 +12,7 @@
 #include "os/fd.h"
 
 enum {
+	EP_WARM_MS = 20,
 	EP_BACKOFF_MS = 1000,
 	EP_BACKOFF_MAX_MS = 60 * 1000,
 	EP_STOP_SPARE_MS = 5 * 1000,
@@ -57,16 +58,50 @@ ep_free_one(struct episodes *e)
 	return p;
 }
 
+/*
+ * Also of an environment as it was before a reload: until its slots are clean
+ * their uids may have processes.
+ */
+static bool
+ep_uid_taken(const struct episodes *e, uint32_t uid)
+{
+	size_t i;
+
+	for (i = 0; i < e->eps_n; i++) {
+		const struct ep *p = e->eps[i];
+
+		if (p->uid != 0 && p->slot->state != SLOT_FREE &&
+		    p->uid + CONF_ENV_UIDS_MIN > uid &&
+		    uid + CONF_ENV_UIDS_MIN > p->uid)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t
+ep_uid(const struct ep_env *env, uint32_t place)
+{
+	if (!env->e->world.privileged ||
+	    env->env->enforcement != CONF_ENV_ENFORCE_LINUX)
+		return 0;
+	return env->env->uid_first + place * CONF_ENV_UIDS_MIN;
+}
+
 int
 episodes_begin(struct ep_env *env, enum ep_use use, uint32_t request,
     struct ep **out)
 {
 	struct ep *p;
-	uint32_t i;
+	uint32_t i, uid = 0;
 	int rc;
 
-	for (i = 0; i < env->places_n && env->places[i]; i++)
-		;
+	if (env->seed != NULL)
+		return SP_E_AGAIN;
+	for (i = 0; i < env->places_n; i++) {
+		uid = ep_uid(env, i);
+		if (!env->places[i] && (uid == 0 || !ep_uid_taken(env->e, uid)))
+			break;
+	}
 	if (i == env->places_n)
 		return SP_E_LIMIT;
 	p = ep_free_one(env->e);
@@ -75,6 +110,7 @@ episodes_begin(struct ep_env *env, enum ep_use use, uint32_t request,
 	env->places[i] = true;
 	p->env = env;
 	p->place = i;
+	p->uid = uid;
 	p->use = use;
 	p->request = request;
 	p->pair = NULL;
@@ -128,6 +164,25 @@ episodes_warm(struct episodes *e)
 	}
 }
 
+void
+episodes_on_warm_timer(void *arg)
+{
+	struct episodes *e = arg;
+
+	e->warm_waits = false;
+	episodes_warm(e);
+}
+
+void
+episodes_warm_later(struct episodes *e)
+{
+	/* not put off again and again by whoever asks all the time */
+	if (e->warm_waits)
+		return;
+	e->warm_waits = true;
+	poller_timer_set(e->warm_timer, EP_WARM_MS);
+}
+
 static void
 env_on_again(void *arg)
 {
@@ -147,6 +202,25 @@ env_back_off(struct ep_env *v)
 		v->again = poller_timer_new(v->e->p, env_on_again, v);
 	if (v->again != NULL)
 		poller_timer_set(v->again, v->backoff_ms);
+}
+
+/* What was on its way to somebody who is gone may be more than is kept. */
+static void
+env_trim(struct ep_env *v)
+{
+	const struct episodes *e = v->e;
+	uint64_t n = 0, max = v->env != NULL ? v->env->warm : 0;
+	size_t i;
+
+	for (i = 0; i < e->eps_n; i++) {
+		const struct ep *p = e->eps[i];
+
+		if (p->env == v && p->use == EP_WARM &&
+		    (p->slot->state == SLOT_BUILDING ||
+			p->slot->state == SLOT_READY) &&
+		    ++n > max)
+			slot_end(p->slot);
+	}
 }
 
 /* A warm one that is ready, else one that is on the way; NULL: neither. */
@@ -177,7 +251,7 @@ ep_give(struct ep *p, uint32_t request)
 	p->use = EP_OWNED;
 	p->request = 0;
 	p->pair = NULL;
-	p->slot->owned = true;
+	slot_own(p->slot);
 	episodes_tell_made(p, request);
 }
 
@@ -193,7 +267,7 @@ ep_reset_done(struct ep *old)
 	old->slot->owned = false;
 	episodes_tell_ended(old, request, 0, VIEW_NONE);
 	ep_give(fresh, request);
-	episodes_warm(old->e);
+	episodes_warm_later(old->e);
 }
 
 static void
@@ -328,7 +402,7 @@ episodes_on_swept(void *arg, struct slot *s)
 
 	(void)arg;
 	p->env->places[p->place] = false;
-	episodes_warm(p->e);
+	episodes_warm_later(p->e);
 	episodes_stop_on(p->e);
 }
 
@@ -360,31 +434,40 @@ env_get(struct ep_env *env, enum ep_use use, uint32_t request, struct ep **out)
 	return SP_OK;
 }
 
-static int
-ask_create(struct episodes *e, struct channel_msg *m)
+/* There is nothing to begin it from yet: it is answered when there is. */
+static void
+create_later(struct ep_env *env, uint32_t request)
 {
-	struct ep_env *env;
-	struct view name;
-	struct wire w;
-	uint32_t request;
+	uint32_t *grown;
+
+	grown = env->waiting_n < env->env->episodes
+	    ? mem_reallocarray(env->waiting, env->waiting_n + 1,
+		  sizeof(env->waiting[0]))
+	    : NULL;
+	if (grown == NULL) {
+		episodes_tell_refused(env->e, request, SANDBOX_REFUSED_CAPACITY,
+		    VIEW("the workspace is being captured"));
+		return;
+	}
+	env->waiting = grown;
+	env->waiting[env->waiting_n++] = request;
+}
+
+static void
+create(struct ep_env *env, uint32_t request)
+{
+	struct episodes *e = env->e;
 	struct ep *p;
 	int rc;
 
-	wire_init(&w, m->body);
-	request = wire_u32(&w);
-	name = wire_bytes(&w);
-	if (wire_done(&w) != SP_OK)
-		return SP_E_PROTO;
-	env = env_by_name(e, name);
-	if (env == NULL || e->stopping) {
-		episodes_tell_refused(e, request, SANDBOX_REFUSED_UNKNOWN,
-		    VIEW("no such environment"));
-		return SP_OK;
+	if (env->seed != NULL) {
+		create_later(env, request);
+		return;
 	}
 	if (env_count(env, false) >= env->env->episodes) {
 		episodes_tell_refused(e, request, SANDBOX_REFUSED_CAPACITY,
 		    VIEW("all episodes of the environment are in use"));
-		return SP_OK;
+		return;
 	}
 	rc = env_get(env, EP_CREATE, request, &p);
 	if (rc != SP_OK)
@@ -397,8 +480,47 @@ ask_create(struct episodes *e, struct channel_msg *m)
 			    : err_str(rc)));
 	else if (p->use == EP_CREATE && p->slot->state == SLOT_READY)
 		ep_give(p, request);
-	episodes_warm(e);
+}
+
+static int
+ask_create(struct episodes *e, struct channel_msg *m)
+{
+	struct ep_env *env;
+	struct view name;
+	struct wire w;
+	uint32_t request;
+
+	wire_init(&w, m->body);
+	request = wire_u32(&w);
+	name = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	env = env_by_name(e, name);
+	if (env == NULL || e->stopping)
+		episodes_tell_refused(e, request, SANDBOX_REFUSED_UNKNOWN,
+		    VIEW("no such environment"));
+	else
+		create(env, request);
+	episodes_warm_later(e);
 	return SP_OK;
+}
+
+void
+episodes_seeded(struct ep_env *v, int rc, struct view why)
+{
+	uint32_t *waiting = v->waiting;
+	size_t n = v->waiting_n, i;
+
+	v->waiting = NULL;
+	v->waiting_n = 0;
+	for (i = 0; i < n; i++)
+		if (rc == SP_OK && v->env != NULL && !v->e->stopping)
+			create(v, waiting[i]);
+		else
+			episodes_tell_refused(v->e, waiting[i],
+			    SANDBOX_REFUSED_FAILED, why);
+	mem_free(waiting);
+	episodes_warm(v->e);
 }
 
 struct ep *
@@ -605,6 +727,10 @@ episodes_reactor(struct episodes *e,
 	}
 	for (i = 0; i < e->eps_n; i++)
 		ep_reactor_lost(e->eps[i]);
+	for (i = 0; i < e->envs_n; i++) {
+		e->envs[i]->waiting_n = 0;
+		env_trim(e->envs[i]);
+	}
 }
 
 bool

@@ -4,6 +4,7 @@
 
 #include "helper/episodes.h"
 #include "helper/guarantee.h"
+#include "helper/seed_job.h"
 #include "helper/slot.h"
 #include "helper/slot_block.h"
 #include "helper/slot_journal.h"
@@ -16,6 +17,9 @@ struct ep_env {
 	bool via_veth;
 	bool *places; /* of its uids: in use */
 	uint32_t places_n;
+	struct seed_job *seed; /* its workspace is being captured */
+	uint32_t *waiting; /* requests for one, until it is */
+	size_t waiting_n;
 	uint64_t backoff_ms; /* a warm one could not be built; 0: it could */
 	struct poller_timer *again;
 };
@@ -37,6 +41,7 @@ struct ep {
 	struct slot *slot;
 	struct ep_env *env;
 	uint32_t place; /* of the environment's uids */
+	uint32_t uid; /* first of its CONF_ENV_UIDS_MIN; 0 none of its own */
 	enum ep_use use;
 	uint32_t request;
 	struct ep *pair;
@@ -62,6 +67,8 @@ struct episodes {
 	bool serving; /* a reactor was there */
 	bool stopping;
 	struct poller_timer *stop_timer;
+	struct poller_timer *warm_timer; /* of episodes_warm_later() */
+	bool warm_waits; /* it runs */
 	int tried; /* of the build that tries: SP_E_AGAIN until it ended */
 	void (*stopped)(void *arg);
 	void *stopped_arg;
@@ -80,6 +87,14 @@ int episodes_begin(struct ep_env *env, enum ep_use use, uint32_t request,
     struct ep **out) must_check;
 /* Makes up the warm ones of all environments. */
 void episodes_warm(struct episodes *e);
+/*
+ * A little later: whoever took one wants to start something in it now, and
+ * shall not wait while the next is built.
+ */
+void episodes_warm_later(struct episodes *e);
+void episodes_on_warm_timer(void *arg);
+/* Its seed is there, or why it is not: what waited for it is answered. */
+void episodes_seeded(struct ep_env *v, int rc, struct view why);
 
 /* The timer of episodes_stop(); NULL without memory. */
 struct poller_timer *episodes_stop_timer(struct episodes *e) must_check;

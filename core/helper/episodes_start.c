@@ -206,8 +206,35 @@ start_seed(struct ep_env *v)
 }
 
 static void
+start_seeded(void *arg, int rc, int fd, struct view why)
+{
+	struct ep_env *v = arg;
+
+	v->seed = NULL;
+	v->seed_fd = fd;
+	if (rc != SP_OK)
+		log_error("environment \"%s\" has no episodes: %.*s", v->name,
+		    VIEW_ARG(why));
+	/* what it lacks is in the log; its episodes are refused */
+	if (rc != SP_OK)
+		v->env = NULL;
+	episodes_seeded(v, rc, why);
+}
+
+/* While others are served: a copy may take minutes. */
+static int
+start_seed_job(struct ep_env *v)
+{
+	v->seed = seed_job_start(v->e->p, v->e->world.state_fd, v->env->name,
+	    v->env->workspace, start_seeded, v);
+	return v->seed != NULL ? SP_OK : SP_E_NOMEM;
+}
+
+static void
 env_clear(struct ep_env *v)
 {
+	seed_job_drop(v->seed);
+	mem_free(v->waiting);
 	fd_close(&v->seed_fd);
 	fd_close(&v->assets_fd);
 	poller_timer_free(v->again);
@@ -285,7 +312,9 @@ start_env(struct episodes *e, const struct conf_environment *env)
 		rc = guarantee_check(&e->guarantee, env);
 	if (rc == SP_OK)
 		rc = start_assets(v);
-	return rc == SP_OK ? start_seed(v) : rc;
+	if (rc != SP_OK || env->workspace.n == 0)
+		return rc;
+	return e->p != NULL ? start_seed_job(v) : start_seed(v);
 }
 
 /* All that may be in use at once, against what the host has. */
@@ -303,9 +332,12 @@ start_memory(const struct conf *c)
 		const struct conf_environment *env = c->environments[i];
 		uint64_t n = env->episodes + env->warm;
 
-		one = conf_env_memory(env);
 		if (env->enforcement == CONF_ENV_ENFORCE_LOCAL)
 			continue;
+		/* agent's and worker's sandbox have a limit each */
+		if (__builtin_mul_overflow(conf_env_memory(env),
+			(uint64_t)slot_sides(env), &one))
+			one = UINT64_MAX;
 		if (one > have || (n > 0 && one > (have - want) / n)) {
 			complain("%s:%u: environment \"%.*s\": %" PRIu64
 				 " episodes and warm ones of %" PRIu64
@@ -615,7 +647,9 @@ episodes_attach(struct episodes *e, struct poller *p)
 	e->slots.swept = episodes_on_swept;
 	e->slots.heard = episodes_on_heard;
 	e->stop_timer = episodes_stop_timer(e);
-	return e->stop_timer != NULL ? SP_OK : SP_E_NOMEM;
+	e->warm_timer = poller_timer_new(p, episodes_on_warm_timer, e);
+	return e->stop_timer != NULL && e->warm_timer != NULL ? SP_OK
+							      : SP_E_NOMEM;
 }
 
 void
@@ -634,6 +668,7 @@ episodes_free(struct episodes *e)
 		env_clear(e->envs[i]);
 	mem_free(e->envs);
 	poller_timer_free(e->stop_timer);
+	poller_timer_free(e->warm_timer);
 	slot_block_release(&e->block);
 	slot_journal_clear(&e->journal);
 	guarantee_clear(&e->guarantee);
@@ -696,15 +731,23 @@ episodes_reload_check(struct episodes *e, const struct conf *next)
 	for (i = 0; i < e->envs_n; i++) {
 		struct ep_env *v = e->envs[i];
 
-		if (v->env == NULL || env_next(v, next) != NULL ||
-		    !env_lives(v))
+		if (v->env == NULL || env_next(v, next) != NULL)
 			continue;
-		complain("sallyport: environment \"%s\" has changed while "
-			 "episodes of it live; end them, or restart",
-		    v->name);
+		if (v->seed != NULL)
+			complain("sallyport: environment \"%s\" has changed "
+				 "while its workspace is being captured; "
+				 "reload later",
+			    v->name);
+		else if (env_lives(v))
+			complain("sallyport: environment \"%s\" has changed "
+				 "while episodes of it live; end them, or "
+				 "restart",
+			    v->name);
+		else
+			continue;
 		rc = SP_E_CONF;
 	}
-	return rc;
+	return rc == SP_OK ? start_memory(next) : rc;
 }
 
 /* One that changed is another one from now on. */
@@ -730,7 +773,7 @@ env_forget(struct episodes *e)
 
 	for (i = 0; i < e->envs_n; i++) {
 		struct ep_env *v = e->envs[i];
-		bool used = v->env != NULL;
+		bool used = v->env != NULL || v->seed != NULL;
 
 		for (j = 0; j < e->eps_n && !used; j++)
 			used = e->eps[j]->env == v &&

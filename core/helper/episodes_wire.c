@@ -79,6 +79,7 @@ episodes_tell_made(struct ep *p, uint32_t request)
 		tell_fd(p, MESSAGE_EPISODE_LISTENER, n->listeners[i].fd, true,
 		    n->listeners[i].index);
 	tell_fd(p, MESSAGE_EPISODE_NFLOG, n->nflog_fd, false, 0);
+	tell_fd(p, MESSAGE_EPISODE_WATCH, p->slot->watch_fd, false, 0);
 	rc = put_which(&b, p->slot);
 	if (rc == SP_OK)
 		rc = wire_put_u32(&b, request);
@@ -137,7 +138,6 @@ static const struct {
 	{ MESSAGE_KEEPER_FILE_DATA, MESSAGE_EPISODE_FILE_DATA, true },
 	{ MESSAGE_KEEPER_CONNECTED, MESSAGE_EPISODE_CONNECTED, true },
 	{ MESSAGE_KEEPER_EVENT, MESSAGE_EPISODE_EVENT, false },
-	{ MESSAGE_KEEPER_WATCH, MESSAGE_EPISODE_WATCH, false },
 };
 
 /* FROZEN has an errno that the reactor is told as a yes or no. */

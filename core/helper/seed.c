@@ -364,6 +364,27 @@ set_names(struct seed *s, struct view name)
 }
 
 int
+seed_open(int state, struct view name, int *out)
+{
+	struct buf why = BUF_INIT(1024);
+	struct seed s;
+	int rc;
+
+	memset(&s, 0, sizeof(s));
+	s.workspace = "";
+	s.from = s.seeds = -1;
+	s.why = &why;
+	rc = set_names(&s, name);
+	if (rc == SP_OK)
+		rc = open_seeds(&s, state);
+	if (rc == SP_OK)
+		rc = open_seed(&s, out);
+	fd_close(&s.seeds);
+	buf_clear(&why);
+	return rc;
+}
+
+int
 seed_capture(int state, struct view name, const char *workspace, int *out,
     bool *copied, struct buf *why)
 {

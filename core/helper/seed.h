@@ -28,5 +28,11 @@
  */
 int seed_capture(int state, struct view name, const char *workspace, int *out,
     bool *copied, struct buf *why) must_check;
+/*
+ * Opens what was captured under that name.
+ * Context: helper; does not wait for the workspace.
+ * Returns: 0 with *out, the caller's; SP_E_NOTFOUND; SP_E_*.
+ */
+int seed_open(int state, struct view name, int *out) must_check;
 
 #endif

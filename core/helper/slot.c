@@ -32,7 +32,7 @@ slot_new(const struct slot_world *w, uint32_t number)
 		return NULL;
 	s->w = w;
 	s->number = number;
-	s->seed_fd = s->assets_fd = -1;
+	s->seed_fd = s->assets_fd = s->watch_fd = -1;
 	netns_init(&s->net);
 	buf_init(&s->why, SLOT_WHY_MAX);
 	for (i = 0; i < SLOT_KEEPERS; i++) {
@@ -53,6 +53,7 @@ slot_close_net(struct slot *s)
 	netns_job_drop(s->net_job);
 	s->net_job = NULL;
 	netns_clear(&s->net);
+	fd_close(&s->watch_fd);
 }
 
 void
@@ -90,6 +91,18 @@ slot_on_net(void *arg, int rc, struct netns *made, struct view why)
 	slot_advance(s);
 }
 
+static bool
+slot_has_worker(const struct conf_environment *e)
+{
+	return e->worker != CONF_ENV_WORKER_NONE;
+}
+
+static bool
+slot_has_agent(const struct conf_environment *e)
+{
+	return !slot_has_worker(e) || e->insides_n > 0 || e->processes_n > 0;
+}
+
 /*
  * Who there is: the agent's sandbox where anything of the agent's may run,
  * the worker's where there is a worker.  The first owns the workspace.
@@ -97,15 +110,18 @@ slot_on_net(void *arg, int rc, struct netns *made, struct view why)
 static void
 slot_choose_sides(struct slot *s)
 {
-	const struct conf_environment *e = s->env;
-	bool worker = e->worker != CONF_ENV_WORKER_NONE;
-	bool agent = !worker || e->insides_n > 0 || e->processes_n > 0;
 	size_t n = 0;
 
-	if (agent)
+	if (slot_has_agent(s->env))
 		s->keepers[n++].side = SANDBOX_AGENT;
-	if (worker)
+	if (slot_has_worker(s->env))
 		s->keepers[n++].side = SANDBOX_WORKER;
+}
+
+unsigned
+slot_sides(const struct conf_environment *env)
+{
+	return (unsigned)slot_has_agent(env) + (unsigned)slot_has_worker(env);
 }
 
 static int
@@ -146,6 +162,7 @@ slot_build(struct slot *s, const struct conf_environment *env,
 	s->seed_fd = seed_fd;
 	s->assets_fd = assets_fd;
 	s->owned = s->asked = s->stuck = s->dirty = s->net_made = false;
+	s->oom = false;
 	s->sweeps = 0;
 	s->end = 0;
 	s->calls_n = 0;
@@ -192,6 +209,14 @@ slot_build_on(struct slot *s)
 	if (rc != SP_OK)
 		slot_lost(s, SANDBOX_END_LOST, "a keeper takes no messages: %s",
 		    err_str(rc));
+}
+
+void
+slot_own(struct slot *s)
+{
+	s->owned = true;
+	if (s->env->timeout_ms > 0)
+		poller_timer_set(s->timer, s->env->timeout_ms);
 }
 
 /* ---- ending ----------------------------------------------------------------- */
@@ -347,6 +372,9 @@ slot_on_timer(void *arg)
 
 	if (s->state == SLOT_BUILDING) {
 		slot_lost(s, SANDBOX_END_LOST, "it was not built in time");
+	} else if (s->state == SLOT_READY) {
+		slot_lost(s, SANDBOX_END_TIMEOUT,
+		    "it lasted as long as its environment's timeout");
 	} else if (s->state == SLOT_SWEEPING) {
 		slot_sweep(s);
 	} else if (s->state == SLOT_ENDING || s->state == SLOT_EMPTY) {

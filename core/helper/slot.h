@@ -87,15 +87,17 @@ struct slot {
 	bool asked; /* its end was asked for */
 	bool stuck;
 	bool dirty; /* a sweep failed: it is tried again */
+	bool oom; /* a keeper has told of a kill for want of memory */
 	struct netns_plan plan;
 	struct netns net;
 	struct netns_job *net_job;
 	bool net_made;
+	int watch_fd; /* of the workspace, a copy; -1 */
 	struct slot_keeper keepers[SLOT_KEEPERS];
 	struct slot_call calls[SLOT_CALLS_MAX];
 	size_t calls_n;
 	uint32_t calls_last;
-	struct poller_timer *timer; /* of building, of ending */
+	struct poller_timer *timer; /* of building, of its life, of ending */
 	struct sweep_job *sweep;
 	unsigned sweeps; /* tried for this end */
 	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
@@ -119,6 +121,13 @@ void slot_free(struct slot *s);
  */
 int slot_build(struct slot *s, const struct conf_environment *env,
     uint32_t env_place, int seed_fd, int assets_fd, bool via_veth) must_check;
+/* Sandboxes that one of that environment has: the agent's, the worker's. */
+unsigned slot_sides(const struct conf_environment *env);
+/*
+ * It is READY, and somebody's from now on: its time begins.  When that is
+ * over it ends by itself.
+ */
+void slot_own(struct slot *s);
 /* Ends it: empty() and later swept() follow.  Twice is fine. */
 void slot_end(struct slot *s);
 /* The keeper or sweep with that process id ended: true when it was one. */

@@ -297,7 +297,11 @@ keeper_on_empty(struct slot_keeper *k, struct channel_msg *m)
 	if (k->empty)
 		return SP_E_PROTO;
 	/* unasked: its pid 1 died, and with it everything */
-	slot_lost(k->slot, SANDBOX_END_LOST, "its sandbox died");
+	if (k->slot->oom)
+		slot_lost(k->slot, SANDBOX_END_OOM,
+		    "its sandbox ran out of memory");
+	else
+		slot_lost(k->slot, SANDBOX_END_LOST, "its sandbox died");
 	k->empty = true;
 	slot_advance(k->slot);
 	return SP_OK;
@@ -397,13 +401,33 @@ keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
 	return SP_OK;
 }
 
-/* Nobody's answer: an event, or the watch of the workspace. */
+/* Before READY: it is kept for whoever gets the episode, and the next. */
+static int
+keeper_on_watch(struct slot_keeper *k, struct channel_msg *m)
+{
+	struct slot *s = k->slot;
+
+	if (s->watch_fd >= 0)
+		return SP_E_PROTO;
+	/* one that ends by now has no use for it */
+	if (s->state == SLOT_BUILDING) {
+		s->watch_fd = m->fd;
+		m->fd = -1;
+	}
+	return SP_OK;
+}
+
+/* Nobody's answer: an event. */
 static int
 keeper_on_news(struct slot_keeper *k, struct channel_msg *m)
 {
 	struct slot *s = k->slot;
 	int fd = m->fd;
 
+	/* an event begins with its kind */
+	if (m->type == MESSAGE_KEEPER_EVENT && m->body.n > 0 &&
+	    (unsigned char)m->body.p[0] == SANDBOX_EVENT_OOM)
+		s->oom = true;
 	m->fd = -1;
 	s->w->heard(s->w->arg, s, m, 0, m->body, fd);
 	return SP_OK;
@@ -428,7 +452,7 @@ static const struct {
 	{ MESSAGE_KEEPER_FILE_DATA, keeper_on_answer },
 	{ MESSAGE_KEEPER_CONNECTED, keeper_on_answer },
 	{ MESSAGE_KEEPER_EVENT, keeper_on_news },
-	{ MESSAGE_KEEPER_WATCH, keeper_on_news },
+	{ MESSAGE_KEEPER_WATCH, keeper_on_watch },
 };
 
 static int

@@ -135,6 +135,8 @@ on_init(void *arg, unsigned ready)
 	(void)ready;
 	poller_remove(k->init_at);
 	k->init_at = NULL;
+	/* of what it died is told before its end is */
+	(void)keeper_watch_oom_kills(k);
 	keeper_end_begin(k);
 }
 
@@ -371,6 +373,7 @@ keeper_main(int fd)
 
 	k = &space;
 	memset(k, 0, sizeof(*k));
+	k->watch_fd = -1;
 	rc = open_up(k, fd);
 	if (rc == SP_OK)
 		rc = poller_run(k->po);

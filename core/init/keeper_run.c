@@ -467,7 +467,9 @@ keeper_run_kill(struct keeper *k)
 	struct keeper_proc *p;
 
 	LIST_FOREACH (p, &k->procs, link) {
-		p->killed = true;
+		/* else it was the want of memory, which took all of them */
+		if (k->oom_kills <= p->oom_kills)
+			p->killed = true;
 		if (p->between > 0)
 			(void)kill(p->between, SIGKILL);
 		if (p->pidfd >= 0 && p->pid > 0)

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/fanotify.h>
 
@@ -34,6 +35,17 @@ keeper_watch_start(struct keeper *k, struct sbox_why *why)
 		return sbox_why_errno(why, errno, "fanotify_init");
 	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, mask,
 		k->box.merged, NULL) != 0) {
+		int rc = sbox_why_errno(why, errno, "watching the workspace");
+
+		fd_close(&fd);
+		return rc;
+	}
+	/*
+	 * Who closes the last of them waits for some 20 ms: that is to be
+	 * this process, at its end, and none that serves others.
+	 */
+	k->watch_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (k->watch_fd < 0) {
 		int rc = sbox_why_errno(why, errno, "watching the workspace");
 
 		fd_close(&fd);

@@ -157,6 +157,22 @@ tell_file(int fd)
 	buf_clear(&b);
 }
 
+/* Another configuration is as good as any. */
+static void
+take_over(const struct channel_msg *m)
+{
+	struct wire w;
+	int rc = SP_OK;
+
+	wire_init(&w, m->body);
+	if (m->type == MESSAGE_PREPARE)
+		rc = role_prepared(&role, wire_u32(&w), VIEW_NONE);
+	else if (m->type == MESSAGE_COMMIT)
+		rc = role_committed(&role, wire_u32(&w));
+	if (rc != SP_OK)
+		exit(3);
+}
+
 static void
 on_helper(void *arg, unsigned ready)
 {
@@ -180,6 +196,7 @@ on_helper(void *arg, unsigned ready)
 			take_stream(&m, m.fd);
 		else
 			fd_close(&m.fd);
+		take_over(&m);
 		if (m.type == MESSAGE_STOP)
 			poller_stop(loop);
 		if (m.type == MESSAGE_DRAIN_REQ &&
