@@ -25,6 +25,7 @@ struct metrics; /* metrics.h */
 struct pressure; /* pressure.h */
 struct recorder; /* turn.h */
 struct roster; /* roster.h */
+struct websock; /* websock.h */
 
 enum gate_phase {
 	GATE_HEAD, /* the head is there, the location is known */
@@ -72,6 +73,11 @@ struct gate_request {
 	bool door; /* errors have the doors' shape: gate_module.door */
 	struct buf body; /* the message; the hook may take its memory */
 	void *ctx; /* the module's, freed by its FINISH hook */
+	/*
+	 * What it became: told of body(), body_end(), room() and expire() in
+	 * place of the module, and of gone() before it.  NULL: nothing.
+	 */
+	struct websock *websock;
 	/*
 	 * Set by the HEAD hook: the body goes to the module's body() as it
 	 * comes, after MESSAGE, which holds.  It has no deadline.

@@ -7,6 +7,7 @@
 #include "gate/inside.h"
 #include "gate/route.h"
 #include "gate/session.h"
+#include "gate/websock.h"
 
 /* Where a request stands; it only goes down. */
 enum walk_state {
@@ -192,6 +193,52 @@ walk_short(struct walk *w)
 	walk_refuse(w, ADMISSION_MEMORY);
 }
 
+/* ---- whom it is told -------------------------------------------------------
+ */
+
+static void
+walk_tell_body(struct walk *w, struct view data)
+{
+	if (w->r.websock != NULL)
+		websock_on_body(w->r.websock, data);
+	else if (w->module->body != NULL)
+		w->module->body(&w->r, data);
+}
+
+static void
+walk_tell_end(struct walk *w)
+{
+	if (w->r.websock != NULL)
+		websock_on_body_end(w->r.websock);
+	else if (w->module->body_end != NULL)
+		w->module->body_end(&w->r);
+}
+
+static void
+walk_tell_room(struct walk *w)
+{
+	if (w->r.websock != NULL)
+		websock_on_room(w->r.websock);
+	else if (w->entered && w->module->room != NULL)
+		w->module->room(&w->r);
+}
+
+static bool
+walk_expires(const struct walk *w)
+{
+	return w->x->state != EXCHANGE_ENDED &&
+	    (w->r.websock != NULL || (w->entered && w->module->expire != NULL));
+}
+
+static void
+walk_tell_expire(struct walk *w, enum gate_expiry why)
+{
+	if (w->r.websock != NULL)
+		websock_on_expire(w->r.websock, why);
+	else
+		w->module->expire(&w->r, why);
+}
+
 /* Nothing is kept here: the module's hook holds, and is handed the body. */
 static void
 walk_stream(struct walk *w)
@@ -203,7 +250,7 @@ walk_stream(struct walk *w)
 	if (w->body_off)
 		return;
 	if (!x->request.has_body || x->request_whole)
-		w->module->body_end(&w->r);
+		walk_tell_end(w);
 	else if (x->state == EXCHANGE_REQUEST &&
 	    exchange_continue(w->x) != SP_OK)
 		walk_break(w);
@@ -396,6 +443,7 @@ walk_on_gone(struct exchange *x, enum exchange_gone why)
 	if (w->r.status == 0)
 		w->r.status = 499;
 	w->r.x = NULL;
+	websock_on_gone(w->r.websock, why);
 	if (w->entered && w->module->gone != NULL)
 		w->module->gone(&w->r, why);
 	walk_over(w);
@@ -409,9 +457,8 @@ walk_abort_all(struct gate *g)
 	/* no callback comes from within, so the list stays as it is */
 	LIST_FOREACH (w, &g->walks, link) {
 		w->aborted_by_us = true;
-		if (w->entered && w->module->expire != NULL &&
-		    w->x->state != EXCHANGE_ENDED)
-			w->module->expire(&w->r, GATE_EXPIRE_DRAIN);
+		if (walk_expires(w))
+			walk_tell_expire(w, GATE_EXPIRE_DRAIN);
 		else
 			exchange_abort(w->x);
 	}
@@ -428,6 +475,8 @@ walk_holds(const struct walk *w)
 	if (w->x->state != EXCHANGE_ENDED && w->entered &&
 	    w->module->holds != NULL)
 		n += w->module->holds(&w->r);
+	else if (w->r.websock != NULL)
+		n += websock_holds(w->r.websock);
 	return n;
 }
 
@@ -441,9 +490,8 @@ walk_end_for_memory(struct walk *w, size_t holds)
 	w->by_memory = true;
 	if (w->state == WALK_BODY && w->x->state == EXCHANGE_REQUEST)
 		walk_refuse(w, ADMISSION_MEMORY);
-	else if (queued <= holds / 2 && w->entered &&
-	    w->module->expire != NULL && w->x->state != EXCHANGE_ENDED)
-		w->module->expire(&w->r, GATE_EXPIRE_MEMORY);
+	else if (queued <= holds / 2 && walk_expires(w))
+		walk_tell_expire(w, GATE_EXPIRE_MEMORY);
 	else
 		exchange_drop(w->x); /* its client does not take it */
 }
@@ -482,8 +530,7 @@ walk_relieve(struct gate *g)
 		n = w->owed;
 		w->owed = 0;
 		exchange_credit(w->x, n);
-		if (w->entered && w->module->room != NULL)
-			w->module->room(&w->r);
+		walk_tell_room(w);
 	}
 }
 
@@ -513,7 +560,7 @@ walk_on_body(struct exchange *x, struct view data)
 	if (w == NULL)
 		return;
 	if (w->r.streams && w->state == WALK_MESSAGE && !w->body_off) {
-		w->module->body(&w->r, data);
+		walk_tell_body(w, data);
 		return;
 	}
 	if (w->body_off || w->state != WALK_BODY) {
@@ -554,7 +601,7 @@ walk_on_body_end(struct exchange *x)
 	if (w == NULL)
 		return;
 	if (w->r.streams && w->state == WALK_MESSAGE && !w->body_off)
-		w->module->body_end(&w->r);
+		walk_tell_end(w);
 	else if (w->state == WALK_BODY)
 		walk_message(w);
 }
@@ -564,8 +611,8 @@ walk_on_writable(struct exchange *x)
 {
 	struct walk *w = x->user;
 
-	if (w != NULL && w->entered && w->module->room != NULL)
-		w->module->room(&w->r);
+	if (w != NULL)
+		walk_tell_room(w);
 }
 
 /* ---- the head ------------------------------------------------------------- */
