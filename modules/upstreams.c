@@ -259,6 +259,8 @@ change(struct gate_request *r, const struct upstreams_call *c)
 	if (rc == SP_OK)
 		rc = fleet_change(gate_forward(r), c->upstream, ops[c->op],
 		    buf_view(&url), r->x->arena, &why);
+	if (rc == SP_OK)
+		fleet_tell(r->gate, c->upstream, ops[c->op], buf_view(&url));
 	buf_clear(&url);
 	if (rc != SP_OK)
 		return refuse(r, rc, why);

@@ -326,7 +326,19 @@ def reloaded(d, one, two):
     os.kill(first, signal.SIGKILL)
     gate.until(lambda: d.children().get("sallyport-reactor", first) != first,
                "another reactor")
-    tap.eq(d.states(), {one.base: "up"}, "a new reactor begins with the file")
+    want = {one.base: "up", two.base: "up"}
+    gate.until(lambda: d.states() == want, "what the one before was told of")
+    tap.eq(d.states(), want, "a new reactor has what the one before had")
+    d.ask("POST", "/upstreams/u/servers/drain", {"url": one.base})
+    d.ask("DELETE", "/upstreams/u/servers", {"url": two.base})
+    second = d.children()["sallyport-reactor"]
+    os.kill(second, signal.SIGKILL)
+    gate.until(lambda: d.children().get("sallyport-reactor", second) !=
+               second, "a third")
+    gate.until(lambda: d.states() == {one.base: "draining"}, "its changes")
+    tap.eq(d.states(), {one.base: "draining"},
+           "also of servers that drained or went")
+    d.ask("POST", "/upstreams/u/servers", {"url": one.base})
 
 
 def there_and_back(d, one, two):

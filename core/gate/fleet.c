@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "gate/checks.h"
 #include "gate/fleet.h"
+#include "gate/gate_priv.h"
 #include "gate/hub.h"
 #include "gate/roster.h"
+#include "ipc/wire.h"
 #include "net/pool_servers.h"
 
 _Static_assert((int)FLEET_SERVERS_MAX == (int)POOL_SERVERS_MAX,
@@ -134,4 +136,77 @@ fleet_change(struct forward *f, const struct conf_upstream *u, enum fleet_op op,
 		    VIEW_ARG(u->name), VIEW_ARG(url), done[op]);
 	buf_clear(&text);
 	return rc;
+}
+
+/* ---- from one reactor to the next ------------------------------------------ */
+
+enum { FLEET_BODY_MAX = 4096, FLEET_ARENA = 16 * 1024 };
+
+void
+fleet_tell(struct gate *g, const struct conf_upstream *u, enum fleet_op op,
+    struct view url)
+{
+	struct buf b = BUF_INIT(FLEET_BODY_MAX);
+	int rc = SP_E_GONE;
+
+	if (g->helper_send == NULL)
+		return;
+	rc = wire_put_u8(&b, (uint8_t)op);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, u->name);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, url);
+	if (rc == SP_OK)
+		rc = g->helper_send(g->helper_arg, MESSAGE_FLEET, buf_view(&b),
+		    -1);
+	if (rc != SP_OK)
+		log_warn("upstream \"%.*s\": the change of %.*s would not "
+			 "outlive this process: %s",
+		    VIEW_ARG(u->name), VIEW_ARG(url), err_str(rc));
+	buf_clear(&b);
+}
+
+static const struct conf_upstream *
+fleet_upstream(const struct gate *g, struct view name)
+{
+	const struct conf *c = g->current->conf;
+	size_t i;
+
+	for (i = 0; i < c->upstreams_n; i++)
+		if (view_eq(c->upstreams[i]->name, name))
+			return c->upstreams[i];
+	return NULL;
+}
+
+int
+fleet_was(struct gate *g, struct view body)
+{
+	const struct conf_upstream *u;
+	struct arena *arena;
+	struct view name, url;
+	const char *why = "out of memory";
+	struct wire w;
+	uint8_t op;
+	int rc = SP_E_NOMEM;
+
+	wire_init(&w, body);
+	op = wire_u8(&w);
+	name = wire_bytes(&w);
+	url = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK || op > FLEET_DRAIN)
+		return SP_E_PROTO;
+	u = fleet_upstream(g, name);
+	if (u == NULL)
+		return SP_OK;
+	arena = arena_new(FLEET_ARENA);
+	if (arena != NULL)
+		rc = fleet_change(g->current->forward, u, (enum fleet_op)op,
+		    url, arena, &why);
+	/* added and taken away again; or taken away and added */
+	if (rc != SP_OK && rc != SP_E_NOTFOUND && rc != SP_E_EXISTS)
+		log_warn("upstream \"%.*s\": server %.*s, as it was changed "
+			 "before: %s",
+		    VIEW_ARG(name), VIEW_ARG(url), why);
+	arena_free(arena);
+	return SP_OK;
 }

@@ -39,5 +39,14 @@ size_t fleet_list(const struct gate *g, const struct forward *f,
 int fleet_change(struct forward *f, const struct conf_upstream *u,
     enum fleet_op op, struct view url, struct arena *arena,
     const char **why) must_check;
+/*
+ * A change that a reactor before this one made, of which the helper kept note
+ * (MESSAGE_FLEET_WAS).  What no longer fits is left out.
+ * Returns: 0; SP_E_PROTO.
+ */
+int fleet_was(struct gate *g, struct view body) must_check;
+/* Tells the helper of a change, for the reactor after this one. */
+void fleet_tell(struct gate *g, const struct conf_upstream *u, enum fleet_op op,
+    struct view url);
 
 #endif

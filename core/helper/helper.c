@@ -176,6 +176,10 @@ helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 	if (rc == SP_OK)
 		rc = helper_episodes(&w, &r.now, &site, &ids);
 	if (rc == SP_OK) {
+		w.fleetlog = fleetlog_new();
+		rc = w.fleetlog != NULL ? SP_OK : SP_E_NOMEM;
+	}
+	if (rc == SP_OK) {
 		w.ids = &ids;
 		w.site = &site;
 		if (ids.change)
@@ -188,6 +192,7 @@ helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 	}
 	log_set_fd(STDERR_FILENO);
 	episodes_free(w.episodes);
+	fleetlog_free(w.fleetlog);
 	reload_drop(&r);
 	site_clear(&site);
 	reload_state_clear(&r.now);

@@ -99,6 +99,9 @@ reload_take(struct reload *r, struct rolerun_world *w)
 	struct reload_state before = r->now;
 
 	site_take(w->site, r->next.load.conf, &r->set);
+	if (w->fleetlog != NULL)
+		fleetlog_reload(w->fleetlog, r->now.load.conf,
+		    r->next.load.conf);
 	r->now = r->next;
 	memset(&r->next, 0, sizeof(r->next));
 	r->next.conf_fd = -1;

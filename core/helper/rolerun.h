@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "helper/cas.h"
+#include "helper/fleetlog.h"
 #include "helper/ids.h"
 #include "helper/proxycmd.h"
 #include "helper/secrets.h"
@@ -26,6 +27,7 @@ struct rolerun_world {
 	const struct ids *ids;
 	struct site *site;
 	struct episodes *episodes; /* NULL: no environment */
+	struct fleetlog *fleetlog; /* NULL: nothing is kept (-t) */
 	uint32_t flags; /* enum role_flag */
 	uint32_t reactor_restarts, recorder_restarts;
 	const struct proxycmd *proxy; /* of `proxy`, or NULL */

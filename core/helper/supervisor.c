@@ -178,6 +178,19 @@ sup_send_episodes(void *arg, enum message_type type, struct view body, int fd)
 	(void)!supervisor_send(arg, type, body, fd);
 }
 
+/* What the reactor before had changed. */
+static int
+sup_send_fleet(void *arg, struct view body)
+{
+	return supervisor_send(arg, MESSAGE_FLEET_WAS, body, -1);
+}
+
+static int
+sup_on_fleet(struct sup_role *r, const struct channel_msg *m)
+{
+	return fleetlog_note(r->s->w->fleetlog, r->s->w->now.conf, m->body);
+}
+
 static int
 sup_on_ready(struct sup_role *r, const struct channel_msg *m)
 {
@@ -186,8 +199,10 @@ sup_on_ready(struct sup_role *r, const struct channel_msg *m)
 	poller_timer_stop(r->deadline);
 	r->ready = true;
 	r->ready_at_ms = clock_ms();
-	if (r->who == MESSAGE_REACTOR)
+	if (r->who == MESSAGE_REACTOR) {
+		(void)!fleetlog_each(r->s->w->fleetlog, sup_send_fleet, r);
 		episodes_reactor(r->s->w->episodes, sup_send_episodes, r);
+	}
 	if (r->s->phase == SUP_SERVING)
 		log_notice("%s serves again", rolerun_name(r->who));
 	/* what was counted while it started */
@@ -240,6 +255,7 @@ static const struct {
 	{ MESSAGE_DRAINED, sup_on_drained },
 	{ MESSAGE_PREPARED, sup_reload_prepared },
 	{ MESSAGE_COMMITTED, sup_reload_committed },
+	{ MESSAGE_FLEET, sup_on_fleet },
 };
 
 static int

@@ -59,12 +59,15 @@ enum message_type {
 	MESSAGE_PREPARE, /* u32 generation: make it ready */
 	MESSAGE_COMMIT, /* u32 generation: what is new takes it */
 	MESSAGE_ABANDON, /* u32 generation: forget it */
+	MESSAGE_FLEET_WAS, /* as FLEET: what a reactor before did */
 	/* role to helper */
 	MESSAGE_READY = 32, /* empty: serving */
 	MESSAGE_FAILED, /* bytes: why it cannot start; the helper exits */
 	MESSAGE_DRAINED, /* empty: nothing is open any more */
 	MESSAGE_PREPARED, /* u32 generation, bytes why it cannot, or empty */
 	MESSAGE_COMMITTED, /* u32 generation */
+	MESSAGE_FLEET, /* u8 enum fleet_op, bytes upstream, bytes url: its
+			  servers were changed */
 	/* reactor to recorder */
 	MESSAGE_TURN_OPEN = 64,
 	/*

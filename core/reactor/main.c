@@ -16,6 +16,7 @@
 #include "crypt/rnd.h"
 #include "event/loop.h"
 #include "gate/episode.h"
+#include "gate/fleet.h"
 #include "gate/gate.h"
 #include "gate/turn.h"
 #include "ipc/role.h"
@@ -333,6 +334,13 @@ reactor_send_episode(void *arg, enum message_type type, struct view body,
 	return rc;
 }
 
+static int
+reactor_on_fleet(struct reactor *a, struct channel_msg *m, struct wire *w)
+{
+	(void)w;
+	return fleet_was(a->gate, m->body);
+}
+
 static const struct {
 	enum message_type type;
 	int (*take)(struct reactor *a, struct channel_msg *m, struct wire *w);
@@ -350,6 +358,7 @@ static const struct {
 	{ MESSAGE_RESTARTS, reactor_on_restarts },
 	{ MESSAGE_DRAIN_REQ, reactor_on_drain },
 	{ MESSAGE_STOP, reactor_on_stop },
+	{ MESSAGE_FLEET_WAS, reactor_on_fleet },
 };
 
 static int
