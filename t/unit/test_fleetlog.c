@@ -7,6 +7,8 @@
 #include "ipc/wire.h"
 #include "tap.h"
 
+#define SERVER "server { listen 127.0.0.1:0; location /h { health; } }\n"
+
 enum { ADD, REMOVE, DRAIN, BAD };
 
 static struct conf *first, *second;
@@ -155,8 +157,10 @@ conf_of(const char *text)
 	struct buf err = BUF_INIT(65536);
 	struct conf *c = NULL;
 
-	if (conf_text_parse(text, &c, &err) != SP_OK)
+	if (conf_text_parse(text, &c, &err) != SP_OK) {
+		tap_diag("%.*s", VIEW_ARG(buf_view(&err)));
 		abort();
+	}
 	buf_clear(&err);
 	return c;
 }
@@ -165,9 +169,9 @@ int
 main(void)
 {
 	first = conf_of("upstream a { server http://one:1; }\n"
-			"upstream b { server http://one:1; }\n");
+			"upstream b { server http://one:1; }\n" SERVER);
 	second = conf_of("upstream a { server http://two:1; }\n"
-			 "upstream b { server http://one:1; }\n");
+			 "upstream b { server http://one:1; }\n" SERVER);
 	test_notes();
 	test_hostile();
 	test_memory();
