@@ -76,6 +76,7 @@ episode_set_new(const struct episode_world *w)
 	LIST_INIT(&s->dead);
 	LIST_INIT(&s->gone);
 	buf_init(&s->guarantees, EPISODE_GUARANTEES_MAX);
+	buf_init(&s->named, EPISODE_ID_MAX);
 	s->reap = loop_task_new(w->loop, set_on_reap, s);
 	if (s->reap == NULL) {
 		mem_free(s);
@@ -103,6 +104,7 @@ episode_set_free(struct episode_set *s)
 	}
 	loop_task_free(s->reap);
 	buf_clear(&s->guarantees);
+	buf_clear(&s->named);
 	mem_free(s);
 }
 
@@ -112,6 +114,14 @@ episode_set_start(struct episode_set *s)
 	struct buf b = BUF_INIT(1);
 
 	(void)!episode_send(s, MESSAGE_EPISODE_RESUME, &b, SP_OK, -1);
+}
+
+void
+episode_set_claim(struct episode_set *s,
+    bool (*claim)(void *arg, struct episode *ep), void *arg)
+{
+	s->claim = claim;
+	s->claim_arg = arg;
 }
 
 size_t
@@ -294,8 +304,8 @@ episode_forget(struct episode_set *s, const void *arg)
 			}
 }
 
-static bool
-id_is_good(struct view id)
+bool
+episode_id_good(struct view id)
 {
 	size_t i;
 
@@ -360,7 +370,7 @@ episode_create(struct episode_set *s, struct view environment, struct view id,
 	struct episode *ep;
 	int rc;
 
-	if (id.n > 0 && !id_is_good(id))
+	if (id.n > 0 && !episode_id_good(id))
 		return SP_E_SYNTAX;
 	if (environment.n == 0 || environment.n > EPISODE_ENV_MAX)
 		return SP_E_SYNTAX;
@@ -412,6 +422,41 @@ episode_tell_closing(struct episode *ep)
 	const struct episode_news n = { .what = EPISODE_CLOSING };
 
 	episode_tell(ep, &n);
+}
+
+int
+episode_rename(struct episode *ep, struct view id)
+{
+	const struct episode *other = episode_find(ep->set, id);
+
+	if (!episode_id_good(id))
+		return SP_E_SYNTAX;
+	if (ep->state == EPISODE_GONE)
+		return SP_E_STATE;
+	if (other != NULL)
+		return other == ep ? SP_OK : SP_E_EXISTS;
+	memset(ep->id, 0, sizeof(ep->id));
+	memcpy(ep->id, id.p, id.n);
+	/* without memory the next reactor knows it by the old one */
+	if (ep->kept && ep->placed)
+		(void)!episode_keep(ep);
+	return SP_OK;
+}
+
+int
+episode_keep(struct episode *ep)
+{
+	struct buf b = BUF_INIT(EPISODE_ID_MAX + 16);
+	int rc;
+
+	if (!ep->placed)
+		return SP_E_STATE;
+	rc = episode_put_which(&b, ep);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_str(ep->id));
+	rc = episode_send(ep->set, MESSAGE_EPISODE_NAME, &b, rc, -1);
+	ep->kept = ep->kept || rc == SP_OK;
+	return rc;
 }
 
 int

@@ -61,6 +61,13 @@ struct episode {
 	uint64_t created_us, used_us; /* wall clock */
 	uint32_t resets;
 	bool frozen;
+	/*
+	 * Made for a reactor that died: what it ran is lost, its worker with
+	 * it, until a reset.
+	 */
+	bool resumed;
+	bool kept; /* the helper knows its id, for the next reactor */
+	bool used; /* something was asked of its worker, or run by an agent */
 	LIST_HEAD(, episode_op) ops;
 	LIST_HEAD(, process) processes;
 	unsigned processes_n;
@@ -117,8 +124,17 @@ struct episode_world {
 struct episode_set *episode_set_new(
     const struct episode_world *w) must_check; /* NULL without memory */
 void episode_set_free(struct episode_set *s);
-/* The helper listens: asks for what an earlier reactor left, to end it. */
+/*
+ * The helper listens: asks for what an earlier reactor left.  What is not
+ * claimed is ended.
+ */
 void episode_set_start(struct episode_set *s);
+/*
+ * Who asks claim() takes on those that an earlier reactor named with
+ * episode_keep(): true, it is his.
+ */
+void episode_set_claim(struct episode_set *s,
+    bool (*claim)(void *arg, struct episode *ep), void *arg);
 /*
  * A message of the helper's with a type from EPISODE_MADE on.
  * Returns: 0, m->fd may be taken; SP_E_PROTO.
@@ -144,6 +160,20 @@ int episode_create(struct episode_set *s, struct view environment,
     void (*done)(void *arg, struct episode *ep, unsigned refusal,
 	struct view what),
     void *arg, struct episode **out) must_check;
+/* Whether it may be an id. */
+bool episode_id_good(struct view id);
+/*
+ * Names it anew, for all who ask by id from now on.
+ * Returns: 0; SP_E_SYNTAX no id; SP_E_EXISTS another has it; SP_E_STATE it is
+ *          over.
+ */
+int episode_rename(struct episode *ep, struct view id) must_check;
+/*
+ * The helper is told its id, now and when that changes: should this reactor
+ * die, the next one may claim it.
+ * Returns: 0; SP_E_STATE it is not LIVE; SP_E_GONE; SP_E_NOMEM.
+ */
+int episode_keep(struct episode *ep) must_check;
 /* 0; SP_E_STATE not in this state; SP_E_GONE; SP_E_NOMEM. */
 int episode_reset(struct episode *ep,
     void (*done)(void *arg, struct episode *ep, unsigned refusal,

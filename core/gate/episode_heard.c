@@ -26,22 +26,45 @@ op_find(struct episode_set *s, uint32_t request)
 	return NULL;
 }
 
+/* Its id, if somebody may claim it. */
+static struct view
+stranger_id(struct episode_set *s, uint32_t slot, uint32_t generation)
+{
+	struct view id = buf_view(&s->named);
+
+	if (s->named_slot != slot || s->named_generation != generation ||
+	    !episode_id_good(id) || episode_find(s, id) != NULL)
+		return VIEW_NONE;
+	return id;
+}
+
 /* One that this reactor has not asked for: of an earlier one. */
 static void
-end_stranger(struct episode_set *s, uint32_t slot, uint32_t generation,
+heard_stranger(struct episode_set *s, uint32_t slot, uint32_t generation,
     struct view env)
 {
+	const struct episode_news n = { .what = EPISODE_MADE };
+	struct view id = stranger_id(s, slot, generation);
 	struct episode *ep;
 
 	if (env.n > EPISODE_ENV_MAX)
 		return;
-	ep = episode_new(s, env, VIEW_NONE);
+	ep = episode_new(s, env, id);
 	if (ep == NULL)
 		return;
 	ep->slot = slot;
 	ep->generation = generation;
 	ep->placed = true;
 	ep->state = EPISODE_LIVE;
+	ep->used = ep->resumed = true;
+	ep->kept = id.n > 0;
+	if (id.n > 0 && s->claim != NULL && s->claim(s->claim_arg, ep)) {
+		log_notice("episode %s of a reactor that died waits for who "
+			   "had it",
+		    ep->id);
+		episode_tell(ep, &n);
+		return;
+	}
 	log_notice("episode slot=%u of a reactor that died is ended", slot);
 	(void)!episode_end(ep, NULL, NULL);
 }
@@ -82,7 +105,7 @@ heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	if (wire_done(w) != SP_OK)
 		return SP_E_PROTO;
 	if (request == 0) {
-		end_stranger(s, slot, generation, env);
+		heard_stranger(s, slot, generation, env);
 		return SP_OK;
 	}
 	op = op_find(s, request);
@@ -94,7 +117,7 @@ heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	ep->slot = slot;
 	ep->generation = generation;
 	ep->placed = true;
-	ep->frozen = false;
+	ep->frozen = ep->used = ep->resumed = false;
 	if (op->type == MESSAGE_EPISODE_RESET)
 		ep->resets++;
 	ep->state = EPISODE_LIVE;
@@ -110,6 +133,23 @@ heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	if (rc != SP_OK)
 		episode_ops_done(ep, MESSAGE_EPISODE_END,
 		    SANDBOX_REFUSED_FAILED, view_str(err_str(rc)));
+	return SP_OK;
+}
+
+static int
+heard_named(struct episode_set *s, struct channel_msg *m, struct wire *w)
+{
+	struct view id;
+
+	(void)m;
+	s->named_slot = wire_u32(w);
+	s->named_generation = wire_u32(w);
+	id = wire_bytes(w);
+	buf_reset(&s->named, EPISODE_ID_MAX);
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	/* without memory it has no name, and is ended */
+	(void)!buf_add_view(&s->named, id);
 	return SP_OK;
 }
 
@@ -385,6 +425,7 @@ static const struct {
 	    struct wire *w);
 } episode_rows[] = {
 	{ MESSAGE_EPISODE_MADE, heard_made },
+	{ MESSAGE_EPISODE_NAMED, heard_named },
 	{ MESSAGE_EPISODE_REFUSED, heard_refused },
 	{ MESSAGE_EPISODE_ENDED, heard_ended },
 	{ MESSAGE_EPISODE_FROZEN, heard_frozen },

@@ -13,6 +13,11 @@ struct episode_set {
 	struct loop_task *reap;
 	uint32_t last; /* request or handle given out */
 	struct buf guarantees;
+	bool (*claim)(void *arg, struct episode *ep);
+	void *claim_arg;
+	/* NAMED: what MADE tells of next */
+	uint32_t named_slot, named_generation;
+	struct buf named;
 };
 
 /* ---- episode.c -------------------------------------------------------------- */

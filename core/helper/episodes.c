@@ -252,6 +252,7 @@ ep_give(struct ep *p, uint32_t request)
 	p->request = 0;
 	p->pair = NULL;
 	slot_own(p->slot);
+	memset(p->name, 0, sizeof(p->name));
 	episodes_tell_made(p, request);
 }
 
@@ -267,6 +268,7 @@ ep_reset_done(struct ep *old)
 	old->slot->owned = false;
 	episodes_tell_ended(old, request, 0, VIEW_NONE);
 	ep_give(fresh, request);
+	memcpy(fresh->name, old->name, sizeof(fresh->name));
 	episodes_warm_later(old->e);
 }
 
@@ -633,6 +635,32 @@ ask_end(struct episodes *e, struct channel_msg *m)
 	return SP_OK;
 }
 
+/*
+ * Only kept and handed back, never a path or a key: a hostile reactor can do
+ * no more with it than name its own successor's episodes.
+ */
+static int
+ask_name(struct episodes *e, struct channel_msg *m)
+{
+	uint32_t slot, generation;
+	struct view name;
+	struct wire w;
+	struct ep *p;
+
+	wire_init(&w, m->body);
+	slot = wire_u32(&w);
+	generation = wire_u32(&w);
+	name = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK || name.n > EPISODES_NAME_MAX)
+		return SP_E_PROTO;
+	p = episodes_find(e, slot, generation);
+	if (p == NULL)
+		return SP_OK;
+	memset(p->name, 0, sizeof(p->name));
+	memcpy(p->name, name.p, name.n);
+	return SP_OK;
+}
+
 /* A new reactor: what there is, and that nobody waits for anything. */
 static int
 ask_resume(struct episodes *e, struct channel_msg *m)
@@ -641,8 +669,10 @@ ask_resume(struct episodes *e, struct channel_msg *m)
 
 	(void)m;
 	for (i = 0; i < e->eps_n; i++)
-		if (e->eps[i]->use == EP_OWNED)
+		if (e->eps[i]->use == EP_OWNED) {
+			episodes_tell_named(e->eps[i]);
 			episodes_tell_made(e->eps[i], 0);
+		}
 	return SP_OK;
 }
 
@@ -653,6 +683,7 @@ static const struct {
 	{ MESSAGE_EPISODE_CREATE, ask_create },
 	{ MESSAGE_EPISODE_RESET, ask_reset },
 	{ MESSAGE_EPISODE_END, ask_end },
+	{ MESSAGE_EPISODE_NAME, ask_name },
 	{ MESSAGE_EPISODE_RESUME, ask_resume },
 	{ MESSAGE_EPISODE_FREEZE, episodes_ask_freeze },
 	{ MESSAGE_EPISODE_FILE, episodes_ask_file },

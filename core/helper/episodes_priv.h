@@ -9,6 +9,8 @@
 #include "helper/slot_block.h"
 #include "helper/slot_journal.h"
 
+enum { EPISODES_NAME_MAX = 128 }; /* bytes of an id */
+
 struct ep_env {
 	struct episodes *e;
 	char name[65];
@@ -46,6 +48,8 @@ struct ep {
 	uint32_t request;
 	struct ep *pair;
 	bool emptied; /* of EP_RESETTING and EP_REFUSED */
+	char
+	    name[EPISODES_NAME_MAX + 1]; /* for the next reactor; empty: none */
 };
 
 struct episodes {
@@ -105,6 +109,8 @@ struct poller_timer *episodes_stop_timer(struct episodes *e) must_check;
 void episodes_tell_refused(struct episodes *e, uint32_t request, unsigned why,
     struct view what);
 void episodes_tell_made(struct ep *p, uint32_t request);
+/* Before that: its name, if it has one. */
+void episodes_tell_named(struct ep *p);
 void episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what);
 /* The table, when a reactor begins to serve. */

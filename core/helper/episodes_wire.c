@@ -89,6 +89,20 @@ episodes_tell_made(struct ep *p, uint32_t request)
 }
 
 void
+episodes_tell_named(struct ep *p)
+{
+	struct buf b = BUF_INIT(256);
+	int rc;
+
+	if (p->name[0] == '\0')
+		return;
+	rc = put_which(&b, p->slot);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_str(p->name));
+	ep_send(p->e, MESSAGE_EPISODE_NAMED, &b, rc, -1);
+}
+
+void
 episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what)
 {

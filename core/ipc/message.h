@@ -196,6 +196,9 @@ enum message_type {
 	    169, /* u32 request, u32 slot, u32 generation, u8
 				    enum sandbox_side, u16 port: that of
 				    `worker http` and no other */
+	MESSAGE_EPISODE_NAME = 171, /* u32 slot, u32 generation, bytes id: what
+				       the next reactor is to call it; it is
+				       kept through resets */
 	/* helper to reactor; what is of one episode begins with slot and
 	 * generation */
 	MESSAGE_EPISODE_MADE = 176, /* u32 slot, u32 generation, u32 request,
@@ -227,6 +230,8 @@ enum message_type {
 	MESSAGE_EPISODE_CONNECTED =
 	    191, /* fd as KEEPER_CONNECTED; u32 slot, u32
 				      generation, u32 request, u32 errno */
+	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, bytes id: of
+					what MADE tells next (request 0) */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };

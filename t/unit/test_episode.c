@@ -333,7 +333,7 @@ static void
 end_live(struct episode *ep)
 {
 	if (episode_end(ep, on_done, NULL) != SP_OK ||
-	    hear_ended(1, ep->generation, sent_u32(0), "") != SP_OK)
+	    hear_ended(ep->slot, ep->generation, sent_u32(0), "") != SP_OK)
 		tap_ok(false, "its end");
 	run_for(0);
 	forget();
@@ -444,6 +444,102 @@ test_early_end(void)
 	tap_is_int(sent.type, MESSAGE_EPISODE_END, "is ended");
 	tap_is_int(hear_ended(7, 9, sent_u32(0), ""), SP_OK, "and gone");
 	run_for(0);
+}
+
+static void
+hear_named(uint32_t slot, uint32_t generation, const char *id)
+{
+	m_begin();
+	m_u32(slot);
+	m_u32(generation);
+	m_bytes(id);
+	tap_is_int(m_hear(MESSAGE_EPISODE_NAMED, -1), SP_OK, "a name is told");
+}
+
+static void
+test_rename(void)
+{
+	struct episode *ep = make_live(), *other = NULL;
+	struct view name;
+	struct wire w;
+
+	forget();
+	tap_is_int(episode_create(set, VIEW("echo"), VIEW("other"), on_done,
+		       NULL, &other),
+	    SP_OK, "another");
+	tap_is_int(hear_made(2, 1, sent_u32(0)), SP_OK, "is there");
+	tap_is_int(episode_rename(ep, VIEW("other")), SP_E_EXISTS,
+	    "a name that is in use");
+	tap_is_int(episode_rename(ep, VIEW("a b")), SP_E_SYNTAX, "no name");
+	sent.n = 0;
+	tap_is_int(episode_rename(ep, VIEW("new")), SP_OK, "a name");
+	tap_is_int(sent.n, 0, "is nobody else's matter");
+	tap_ok(episode_find(set, VIEW("new")) == ep, "it is found by it");
+	tap_is_int(episode_rename(ep, VIEW("new")), SP_OK, "the same");
+	tap_is_int(episode_keep(ep), SP_OK, "one that is kept");
+	tap_ok(sent.type == MESSAGE_EPISODE_NAME && sent_u32(0) == ep->slot &&
+		sent_u32(1) == ep->generation,
+	    "is told");
+	wire_init(&w, view_from(buf_view(&sent.body), 8));
+	name = wire_bytes(&w);
+	tap_is_mem(name.p, name.n, "new", 3, "by its name");
+	tap_is_int(episode_rename(ep, VIEW("newer")), SP_OK, "another name");
+	tap_is_int(sent.n, 2, "is told again");
+	end_live(other);
+	end_live(ep);
+}
+
+static bool claims;
+static struct episode *claimed;
+
+static bool
+on_claim(void *arg, struct episode *ep)
+{
+	(void)arg;
+	if (claims)
+		claimed = ep;
+	return claims;
+}
+
+static void
+test_resume(void)
+{
+	episode_set_claim(set, on_claim, NULL);
+	claims = true;
+	hear_named(7, 9, "mine");
+	tap_is_int(hear_made(7, 8, 0), SP_OK, "another place");
+	tap_ok(sent.type == MESSAGE_EPISODE_END && claimed == NULL,
+	    "is not claimed");
+	tap_is_int(hear_ended(7, 8, sent_u32(0), ""), SP_OK, "and gone");
+	sent.n = 0;
+	tap_is_int(hear_made(7, 9, 0), SP_OK, "one of an earlier reactor");
+	tap_ok(claimed != NULL && claimed->state == EPISODE_LIVE &&
+		claimed->resumed && claimed->used &&
+		strcmp(claimed->id, "mine") == 0,
+	    "is claimed");
+	tap_is_int(sent.n, 0, "and lives on");
+	tap_is_int(episode_reset(claimed, on_done, NULL), SP_OK, "its reset");
+	tap_is_int(hear_ended(7, 9, sent_u32(0), ""), SP_OK, "the old place");
+	tap_is_int(hear_made(8, 1, sent_u32(0)), SP_OK, "the new one");
+	tap_ok(!claimed->resumed && !claimed->used, "is as any");
+	hear_named(9, 9, "mine");
+	tap_is_int(hear_made(9, 9, 0), SP_OK, "one whose name is in use");
+	tap_is_int(sent.type, MESSAGE_EPISODE_END, "is ended");
+	tap_is_int(hear_ended(9, 9, sent_u32(0), ""), SP_OK, "and gone");
+	hear_named(10, 1, ".bad");
+	tap_is_int(hear_made(10, 1, 0), SP_OK, "one with a bad name");
+	tap_is_int(sent.type, MESSAGE_EPISODE_END, "is ended");
+	tap_is_int(hear_ended(10, 1, sent_u32(0), ""), SP_OK, "and gone");
+	claims = false;
+	hear_named(11, 1, "other");
+	tap_is_int(hear_made(11, 1, 0), SP_OK, "one that nobody wants");
+	tap_is_int(sent.type, MESSAGE_EPISODE_END, "is ended");
+	tap_is_int(hear_ended(11, 1, sent_u32(0), ""), SP_OK, "and gone");
+	m_begin();
+	m_u32(1);
+	tap_is_int(m_hear(MESSAGE_EPISODE_NAMED, -1), SP_E_PROTO, "short");
+	end_live(claimed);
+	episode_set_claim(set, NULL, NULL);
 }
 
 static struct process *
@@ -745,6 +841,8 @@ main(void)
 	test_life();
 	test_refusals();
 	test_early_end();
+	test_rename();
+	test_resume();
 	test_process();
 	test_pause();
 	test_lost();
