@@ -81,7 +81,9 @@ yaml_check_map(const struct manifest_yaml *y, const yaml_node_t *node,
 
 	for (p = node->data.mapping.pairs.start;
 	     rc == SP_OK && p < node->data.mapping.pairs.top; p++) {
-		if (yaml_node(y, p->key)->type != YAML_SCALAR_NODE)
+		const yaml_node_t *key = yaml_node(y, p->key);
+
+		if (key == NULL || key->type != YAML_SCALAR_NODE)
 			return yaml_fail(err, y->path,
 			    manifest_yaml_line(y, p->key),
 			    "a key is no word; expected NAME: VALUE");
@@ -111,10 +113,10 @@ yaml_check(const struct manifest_yaml *y, int n, unsigned depth,
 		return yaml_fail(err, y->path, manifest_yaml_line(y, n),
 		    "the manifest is nested too deep; expected at most 32 "
 		    "levels");
+	if (node == NULL || node->type == YAML_SCALAR_NODE)
+		return SP_OK;
 	if (node->type == YAML_MAPPING_NODE)
 		return yaml_check_map(y, node, depth, err);
-	if (node->type != YAML_SEQUENCE_NODE)
-		return SP_OK;
 	for (i = node->data.sequence.items.start;
 	     rc == SP_OK && i < node->data.sequence.items.top; i++)
 		rc = yaml_check(y, *i, depth + 1, err);
