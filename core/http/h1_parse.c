@@ -681,6 +681,8 @@ h1_parse_reply(struct view head, const struct h1_scan *s, struct arena *a,
 		rc = parse_fields(rest, s, a, &out->fields, &sp, fault);
 	if (rc != 0)
 		return rc;
+	if (sp.upgrades && !http10)
+		out->upgrade = sp.upgrade;
 	framing->keep_alive =
 	    !sp.close && (http10 ? sp.keep_alive && sp.encodings == 0 : true);
 	/* RFC 9112 s6.3, 1: these never have a body */

@@ -43,6 +43,7 @@ struct head_reply {
 	unsigned status;
 	int64_t content_length; /* -1: not known before the end */
 	struct head_fields fields; /* without framing and hop-by-hop */
+	struct view upgrade; /* read: as that of a request */
 };
 
 /*
