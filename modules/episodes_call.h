@@ -27,11 +27,14 @@ enum episodes_op {
 	EPISODES_DIFF,
 	EPISODES_EVENTS,
 	EPISODES_GUARANTEES,
+	EPISODES_WORKER, /* something asked of it */
+	EPISODES_WORKER_SHOW,
 };
 
 struct episodes_exec; /* episodes_exec.c */
 struct episodes_follow; /* episodes_events.c */
 struct episodes_file; /* episodes_files.c */
+struct episodes_worker; /* episodes_worker.c */
 
 struct episodes_call {
 	struct gate_request *r;
@@ -42,6 +45,7 @@ struct episodes_call {
 	struct episodes_exec *exec;
 	struct episodes_follow *follow;
 	struct episodes_file *file;
+	struct episodes_worker *worker;
 };
 
 /* What is to run, read from JSON; views lie in an arena. */
@@ -106,5 +110,11 @@ size_t episodes_files_holds(const struct episodes_call *c);
 
 enum gate_verdict episodes_events_message(struct episodes_call *c);
 void episodes_events_clear(struct episodes_call *c);
+
+/* ---- episodes_worker.c ---------------------------------------------------- */
+
+enum gate_verdict episodes_worker_message(struct episodes_call *c);
+enum gate_verdict episodes_worker_show(struct episodes_call *c);
+void episodes_worker_clear(struct episodes_call *c);
 
 #endif

@@ -270,6 +270,8 @@ static const struct route_row {
 	{ "/diff", "GET", EPISODES_DIFF },
 	{ "/events", "GET", EPISODES_EVENTS },
 	{ "/guarantees", "GET", EPISODES_GUARANTEES },
+	{ "/worker", "GET", EPISODES_WORKER_SHOW },
+	{ "/worker", "POST", EPISODES_WORKER },
 };
 
 /* What may be asked of "-", which is no episode. */
@@ -305,12 +307,13 @@ route_one(struct episodes_call *c, struct view what)
 	if (allow == NULL)
 		return episodes_door_deny(c, 404, "unknown_url",
 		    "an episode has reset, freeze, thaw, exec, files, diff, "
-		    "events and guarantees beneath it, no more");
+		    "events, guarantees and worker beneath it, no more");
 	if (i == sizeof(routes) / sizeof(routes[0]))
 		return not_allowed(c,
-		    what.n == 0                         ? "DELETE, GET"
-			: view_eq(what, VIEW("/files")) ? "DELETE, GET, PUT"
-							: allow);
+		    what.n == 0                          ? "DELETE, GET"
+			: view_eq(what, VIEW("/files"))  ? "DELETE, GET, PUT"
+			: view_eq(what, VIEW("/worker")) ? "GET, POST"
+							 : allow);
 	if (!of_none(c->op) && episodes_door_find(c) == NULL)
 		return unknown(c);
 	return c->op == EPISODES_EXEC ? episodes_exec_head(c) : GATE_PASS;
@@ -487,6 +490,10 @@ on_message(struct gate_request *r)
 		return episodes_events_message(c);
 	case EPISODES_GUARANTEES:
 		return guarantees(c);
+	case EPISODES_WORKER:
+		return episodes_worker_message(c);
+	case EPISODES_WORKER_SHOW:
+		return episodes_worker_show(c);
 	}
 	return GATE_FAIL;
 }
@@ -540,6 +547,7 @@ on_finish(struct gate_request *r)
 	episodes_exec_clear(c);
 	episodes_files_clear(c);
 	episodes_events_clear(c);
+	episodes_worker_clear(c);
 	mem_free(c);
 	return GATE_PASS;
 }

@@ -29,6 +29,7 @@ const char ctl_episodes_usage[] =
     "       sallyportctl read ID PATH\n"
     "       sallyportctl put ID PATH < FILE\n"
     "       sallyportctl events ID\n"
+    "       sallyportctl worker ID [reset | step | state | mcp [JSON]]\n"
     "       sallyportctl guarantees\n";
 
 static int
@@ -424,6 +425,51 @@ read_or_put(int argc, char **argv)
 	return status;
 }
 
+/* {"op":OP,"data":JSON} */
+static int
+put_operation(struct buf *out, const char *op, const char *data)
+{
+	struct jwrite w;
+
+	jwrite_init(&w, out);
+	jwrite_object(&w);
+	jwrite_key(&w, "op");
+	jwrite_cstr(&w, op);
+	if (data != NULL) {
+		jwrite_key(&w, "data");
+		jwrite_span(&w, view_str(data));
+	}
+	jwrite_end_object(&w);
+	return jwrite_finish(&w);
+}
+
+/* What it answers, or how it is. */
+static int
+worker(int argc, char **argv)
+{
+	struct ctl_http_params p = { .method = argc > 2 ? "POST" : "GET",
+		.patient = true };
+	struct buf rest = BUF_INIT(REST_MAX), in = BUF_INIT(BODY_MAX);
+	struct buf out = BUF_INIT(BODY_MAX);
+	int status, rc;
+
+	if (argc < 2 || argc > 4)
+		return usage();
+	rc = put_rest(&rest, argv[1], "/worker", NULL);
+	if (rc == SP_OK && argc > 2)
+		rc = put_operation(&in, argv[2], argc > 3 ? argv[3] : NULL);
+	p.rest = buf_view(&rest).p;
+	p.body = buf_view(&in);
+	status = rc == SP_OK ? ask(&p, &out)
+			     : unreachable(argv[1], "expected JSON", rc);
+	if (status == 0)
+		status = print(buf_view(&out));
+	buf_clear(&rest);
+	buf_clear(&in);
+	buf_clear(&out);
+	return status;
+}
+
 static int
 guarantees(int argc, char **argv)
 {
@@ -458,6 +504,7 @@ ctl_episodes(int argc, char **argv)
 		{ "read", read_or_put },
 		{ "put", read_or_put },
 		{ "guarantees", guarantees },
+		{ "worker", worker },
 	};
 	size_t i;
 

@@ -30,6 +30,7 @@ static const struct {
 	{ "put", ctl_episodes, NULL },
 	{ "events", ctl_episodes, NULL },
 	{ "guarantees", ctl_episodes, NULL },
+	{ "worker", ctl_episodes, NULL },
 };
 
 enum { EXIT_USAGE = 2 };

@@ -26,6 +26,7 @@ struct episode_set;
 struct episode;
 struct feed; /* feed.h */
 struct process; /* process.h */
+struct worker; /* worker.h */
 
 /* Something asked of an episode, until it was answered. */
 struct episode_op {
@@ -73,6 +74,7 @@ struct episode {
 	unsigned processes_n;
 	LIST_HEAD(, episode_watch) watches;
 	struct feed *feed; /* feed.h; NULL: none */
+	struct worker *worker; /* worker.c's; NULL none */
 };
 
 /* Somebody who follows what happens. */

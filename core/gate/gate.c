@@ -10,6 +10,8 @@
 #include "gate/feed.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
+#include "gate/worker_gate.h"
+#include "gate/worker_priv.h"
 #include "json/jwrite.h"
 #include "os/cred.h"
 #include "os/fd.h"
@@ -629,6 +631,7 @@ gate_free(struct gate *g)
 			gate_modules[i]->stop(g);
 	relay_free(g->relay);
 	inside_free(g->inside);
+	worker_set_free(g->workers);
 	feed_set_free(g->feeds);
 	episode_set_free(g->episodes);
 	generation_reap(g, true);
@@ -754,6 +757,12 @@ gate_episodes(const struct gate *g)
 	return g->episodes;
 }
 
+struct worker_set *
+gate_workers(const struct gate *g)
+{
+	return g->workers;
+}
+
 struct inside *
 gate_inside(const struct gate *g)
 {
@@ -800,6 +809,7 @@ gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
 	/* what is first in it is its beginning */
 	feed_set_news(g->feeds, ep, n);
 	inside_news(g->inside, ep, n);
+	worker_set_news(g->workers, ep, n);
 }
 
 int
@@ -821,7 +831,8 @@ gate_set_helper(struct gate *g,
 	g->inside = inside_new(g);
 	g->feeds = feed_set_new(g->loop, NULL);
 	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
-	if (g->episodes == NULL || g->feeds == NULL)
+	if (g->episodes == NULL || g->feeds == NULL ||
+	    worker_gate_new(g, &g->workers) != SP_OK)
 		return SP_E_NOMEM;
 	return relay_gate_new(g, &g->relay);
 }

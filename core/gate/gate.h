@@ -26,6 +26,7 @@ struct pressure; /* pressure.h */
 struct recorder; /* turn.h */
 struct roster; /* roster.h */
 struct websock; /* websock.h */
+struct worker_set; /* worker.h */
 
 enum gate_phase {
 	GATE_HEAD, /* the head is there, the location is known */
@@ -208,6 +209,7 @@ struct admission *gate_admission(const struct gate *g); /* admission.h */
 struct episode_set *gate_episodes(const struct gate *g); /* episode.h */
 struct inside *gate_inside(const struct gate *g); /* inside.h; likewise */
 struct feed_set *gate_feeds(const struct gate *g); /* feed.h; likewise */
+struct worker_set *gate_workers(const struct gate *g); /* worker.h; likewise */
 /*
  * The way to the helper: episodes can be had from now on.
  * Parameters: send, see episode_world.

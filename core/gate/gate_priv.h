@@ -89,6 +89,7 @@ struct gate {
 	struct admission *admission;
 	struct episode_set *episodes; /* NULL: no helper to ask */
 	struct inside *inside; /* with them */
+	struct worker_set *workers; /* likewise */
 	struct relay *relay; /* their ways out, with them */
 	struct feed_set *feeds; /* what happens in them, with them */
 	int (*helper_send)(void *arg, enum message_type type, struct view body,

@@ -124,6 +124,7 @@ static void
 stream_on_output(void *arg, unsigned ready)
 {
 	struct process_stream_state *s = arg;
+	const struct process_events *events;
 	int i;
 
 	(void)ready;
@@ -131,6 +132,9 @@ stream_on_output(void *arg, unsigned ready)
 	for (i = 0; i < PROCESS_READS_PER_TURN; i++)
 		if (s->f == NULL || s->paused || !stream_read(s))
 			break;
+	events = s->p->events;
+	if (s->ended && events != NULL && events->closed != NULL)
+		events->closed(s->p->arg, s->which);
 	process_advance(s->p);
 }
 
@@ -382,6 +386,34 @@ process_drop(struct process *p)
 	process_end_input(p);
 	for (i = PROCESS_STDOUT; i < PROCESS_STREAMS; i++)
 		process_pause(p, (enum process_stream)i, false);
+}
+
+void
+process_kill_all(struct episode *ep)
+{
+	struct buf b = BUF_INIT(32);
+	int rc;
+
+	if (!ep->placed)
+		return;
+	rc = episode_put_which(&b, ep);
+	/* 0 is nobody's handle: all of them */
+	if (rc == SP_OK)
+		rc = wire_put_u32(&b, 0);
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, SIGKILL);
+	(void)!episode_send(ep->set, MESSAGE_PROCESS_SIGNAL, &b, rc, -1);
+}
+
+void
+process_rename(struct process *p, struct view name)
+{
+	char *copy = mem_strndup(name.p, name.n);
+
+	if (copy == NULL)
+		return;
+	mem_free(p->name);
+	p->name = copy;
 }
 
 void

@@ -36,6 +36,8 @@ struct process_events {
 	 * it.
 	 */
 	void (*exited)(void *arg, const struct process_exit *e);
+	/* it closed that output, and may run on; NULL: nobody cares */
+	void (*closed)(void *arg, enum process_stream stream);
 };
 
 struct process {
@@ -56,7 +58,7 @@ struct process {
 	bool started, over;
 	struct process_exit exit;
 	struct loop_timer *linger;
-	char *name; /* argv[0], for news */
+	char *name; /* argv[0], or given: for news */
 	uint32_t pid; /* inside */
 	const struct process_events *events;
 	void *arg;
@@ -86,6 +88,10 @@ void process_signal(struct process *p, unsigned signo);
 void process_pause(struct process *p, enum process_stream stream, bool on);
 /* Kills it; no event is told any more. */
 void process_drop(struct process *p);
+/* Kills all that run in the episode: each exits, the episode stays. */
+void process_kill_all(struct episode *ep);
+/* A name for the news in place of argv[0]; without memory that stays. */
+void process_rename(struct process *p, struct view name);
 
 /* ---- for episode.c ---------------------------------------------------------- */
 

@@ -58,16 +58,22 @@ struct worker_caller {
 /* Whoever wants to hear what belongs to no call: list_changed and the like. */
 struct worker_watch {
 	LIST_ENTRY(worker_watch) link;
+	struct worker *worker; /* set by worker_watch(); NULL: none any more */
 	void (*message)(void *arg, struct view json);
-	/* another worker took its place (a reset), or it failed */
+	/*
+	 * STARTING: another took its place (a reset); READY; FAILED.  When the
+	 * episode is over, worker is NULL then, and the watch is taken out.
+	 */
 	void (*changed)(void *arg, enum worker_state state);
 	void *arg;
 };
 
 /*
- * The worker of an episode.
+ * The worker of an episode, from EPISODE_MADE to EPISODE_ENDED, through its
+ * resets.
  * Context: reactor's loop; nothing here blocks or calls back at once.
- * Returns: NULL: its environment has none, or there is no memory.
+ * Returns: NULL: its environment has none, there is no memory, or the episode
+ *          was not made yet.
  */
 struct worker *worker_of(struct episode *ep);
 enum worker_state worker_state(const struct worker *w);
@@ -80,16 +86,20 @@ struct view worker_stderr(const struct worker *w);
  */
 struct view worker_initialized(const struct worker *w);
 
+struct worker_ask {
+	enum worker_op op;
+	struct view data; /* copied */
+	uint64_t timeout_ms; /* from when it is sent; 0: the environment's */
+};
 /*
  * Asks; calls of one worker are answered in their order, one at a time.
- * Parameters: data, copied; timeout_ms from when it is sent, 0: the
- *          environment's.
+ * Parameters: caller, borrowed until done() or worker_forget().
  * Owner:   *out is the worker's, and gone after done().
  * Returns: 0, done() follows in every case; SP_E_NOMEM; SP_E_SYNTAX data is no
  *          object.
  */
-int worker_call(struct worker *w, enum worker_op op, struct view data,
-    uint64_t timeout_ms, const struct worker_caller *caller, void *arg,
+int worker_call(struct worker *w, const struct worker_ask *ask,
+    const struct worker_caller *caller, void *arg,
     struct worker_call **out) must_check;
 /*
  * The caller is gone: done() is not called.  One that waits is taken out; of
@@ -103,12 +113,19 @@ void worker_forget(struct worker_call *c, struct view reason);
  */
 void worker_cancel(struct worker_call *c, struct view reason);
 /*
+ * Nothing more of what the worker says is read while on: its caller cannot
+ * take message() now.  The deadline runs on.  Off with the call's end.
+ */
+void worker_hold(struct worker_call *c, bool on);
+/*
  * A message that expects no answer: a notification, or the response to a
  * request that message() told of.  It goes at once, past what waits.
- * Returns: 0; SP_E_STATE it is not READY; SP_E_NOMEM.
+ * Returns: 0, also for the response to what is not open (any more);
+ *          SP_E_STATE it is not READY; SP_E_SYNTAX it is neither; SP_E_LIMIT
+ *          too much waits to be read by it; SP_E_NOMEM.
  */
 int worker_tell(struct worker *w, struct view json) must_check;
 void worker_watch(struct worker *w, struct worker_watch *watch);
-void worker_unwatch(struct worker_watch *watch);
+void worker_unwatch(struct worker_watch *watch); /* twice does no harm */
 
 #endif

@@ -587,21 +587,33 @@ slot_run(struct slot *s, uint8_t side, uint32_t number, int run_fd)
 	return slot_ask(s, side, MESSAGE_KEEPER_RUN, number, VIEW_NONE, run_fd);
 }
 
+static int
+keeper_signal(struct slot_keeper *k, uint32_t number, uint8_t signo)
+{
+	struct buf b = BUF_INIT(16);
+	int rc = wire_put_u32(&b, number);
+
+	if (rc == SP_OK)
+		rc = wire_put_u8(&b, signo);
+	if (rc == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_SIGNAL, buf_view(&b), -1);
+	buf_clear(&b);
+	return rc;
+}
+
 int
 slot_signal(struct slot *s, uint32_t number, uint8_t signo)
 {
 	const struct slot_call *c = call_of_owner(s, number, true);
-	struct buf b = BUF_INIT(16);
-	int rc;
+	int rc = SP_OK;
+	size_t i;
 
-	if (c == NULL)
-		return SP_E_NOTFOUND;
-	rc = wire_put_u32(&b, c->number);
-	if (rc == SP_OK)
-		rc = wire_put_u8(&b, signo);
-	if (rc == SP_OK)
-		keeper_send(&s->keepers[c->keeper], MESSAGE_KEEPER_SIGNAL,
-		    buf_view(&b), -1);
-	buf_clear(&b);
+	if (number != 0)
+		return c != NULL
+		    ? keeper_signal(&s->keepers[c->keeper], c->number, signo)
+		    : SP_E_NOTFOUND;
+	for (i = 0; i < SLOT_KEEPERS && rc == SP_OK; i++)
+		if (s->keepers[i].side != 0 && s->keepers[i].ready)
+			rc = keeper_signal(&s->keepers[i], 0, signo);
 	return rc;
 }

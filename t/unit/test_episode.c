@@ -284,6 +284,7 @@ static const struct process_events events = {
 	on_output,
 	on_writable,
 	on_exited,
+	NULL,
 };
 
 static void

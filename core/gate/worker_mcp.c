@@ -1,0 +1,601 @@
+#include "config.h"
+
+#include "gate/worker_mcp.h"
+
+#include "base/mem.h"
+#include "gate/worker_rpc.h"
+#include "json/jwrite.h"
+
+enum {
+	MCP_METHOD_NOT_FOUND = -32601, /* JSON-RPC 2.0 s5.1 */
+	MCP_INTERNAL = -32603,
+	MCP_SMALL_MAX = 16 * 1024,
+};
+
+/* A request of the server that its call's caller was told of. */
+struct worker_mcp_asked {
+	TAILQ_ENTRY(worker_mcp_asked) link;
+	uint64_t call; /* number */
+	enum jscan_kind kind; /* of the id */
+	struct buf raw; /* the id as it came */
+	struct buf text; /* and decoded: how it comes back is free */
+};
+
+static const char *const mcp_versions[] = { "2025-11-25", "2025-06-18",
+	"2025-03-26", "2024-11-05", "2024-10-07", NULL };
+
+static void
+mcp_bad(struct worker_mcp *m, const char *what, struct view text)
+{
+	worker_fail(m->back->w, WORKER_GONE, "%s: %.*s", what,
+	    VIEW_ARG(view_sub(text, 0, 200)));
+}
+
+/* ---- what is sent ----------------------------------------------------------- */
+
+static int
+mcp_send(struct worker_mcp *m, struct buf *b, int rc)
+{
+	if (rc == SP_OK)
+		rc = m->send(m->back, buf_view(b));
+	buf_clear(b);
+	return rc;
+}
+
+/* Of an answer or notification that may get lost, but not half. */
+static void
+mcp_send_or_fail(struct worker_mcp *m, struct buf *b, int rc)
+{
+	rc = mcp_send(m, b, rc);
+	if (rc != SP_OK && m->back->w != NULL)
+		worker_fail(m->back->w, WORKER_GONE,
+		    "an answer to it cannot be sent: %s", err_str(rc));
+}
+
+static void
+mcp_refuse(struct worker_mcp *m, struct view id, int code, const char *text)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	mcp_send_or_fail(m, &b,
+	    buf_printf(&b,
+		"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":{\"code\":%d,"
+		"\"message\":\"%s\"}}",
+		VIEW_ARG(id), code, text));
+}
+
+static void
+mcp_pong(struct worker_mcp *m, struct view id)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	mcp_send_or_fail(m, &b,
+	    buf_printf(&b, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{}}",
+		VIEW_ARG(id)));
+}
+
+int
+worker_mcp_start(struct worker_mcp *m)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	m->hello = ++m->back->w->numbers;
+	return mcp_send(m, &b,
+	    buf_printf(&b,
+		"{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"initialize\","
+		"\"params\":{\"protocolVersion\":\"%s\",\"capabilities\":{"
+		"\"sampling\":{},\"elicitation\":{},"
+		"\"roots\":{\"listChanged\":true}},"
+		"\"clientInfo\":{\"name\":\"sallyport\",\"version\":\"%s\"}}}",
+		(unsigned long long)m->hello, mcp_versions[0],
+		PACKAGE_VERSION));
+}
+
+/* ---- requests of the server ------------------------------------------------- */
+
+static void
+asked_free(struct worker_mcp *m, struct worker_mcp_asked *a)
+{
+	TAILQ_REMOVE(&m->asked, a, link);
+	m->asked_n--;
+	buf_clear(&a->raw);
+	buf_clear(&a->text);
+	mem_free(a);
+}
+
+/* An id as it is compared: a string decoded, a number as written. */
+static int
+id_text(const struct jscan *s, const struct jscan_span *id, struct buf *out)
+{
+	return id->kind == JSCAN_STRING ? jscan_decode(s, id, out, NULL)
+					: buf_add_view(out, jscan_raw(s, id));
+}
+
+static struct worker_mcp_asked *
+asked_find(struct worker_mcp *m, const struct jscan *s,
+    const struct jscan_span *id)
+{
+	struct buf text = BUF_INIT(WORKER_MCP_ASKED_BYTES);
+	struct worker_mcp_asked *a = NULL;
+
+	if (id_text(s, id, &text) == SP_OK) {
+		TAILQ_FOREACH (a, &m->asked, link)
+			if (a->kind == id->kind &&
+			    view_eq(buf_view(&a->text), buf_view(&text)))
+				break;
+	}
+	buf_clear(&text);
+	return a;
+}
+
+static int
+asked_add(struct worker_mcp *m, const struct jscan *s,
+    const struct jscan_span *id)
+{
+	struct worker_mcp_asked *a = mem_calloc(1, sizeof(*a));
+	int rc;
+
+	if (a == NULL)
+		return SP_E_NOMEM;
+	a->call = m->back->w->current->number;
+	a->kind = id->kind;
+	buf_init(&a->raw, 6 * WORKER_MCP_ASKED_BYTES);
+	buf_init(&a->text, WORKER_MCP_ASKED_BYTES);
+	TAILQ_INSERT_TAIL(&m->asked, a, link);
+	m->asked_n++;
+	rc = buf_add_view(&a->raw, jscan_raw(s, id));
+	if (rc == SP_OK)
+		rc = id_text(s, id, &a->text);
+	if (rc != SP_OK)
+		asked_free(m, a);
+	return rc;
+}
+
+static bool
+somebody_listens(const struct worker_mcp *m)
+{
+	const struct worker_call *c = m->back->w->current;
+
+	return c != NULL && c->caller != NULL && c->caller->message != NULL;
+}
+
+static void
+on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
+{
+	const struct jscan_span *id = &r->id.v[r->id.n - 1];
+	struct view raw = jscan_raw(&r->s, id);
+	int rc;
+
+	if ((id->kind != JSCAN_STRING && id->kind != JSCAN_NUMBER) ||
+	    raw.n > WORKER_MCP_ASKED_BYTES) {
+		mcp_bad(m, "it sent a request with no usable id", text);
+	} else if (asked_find(m, &r->s, id) != NULL) {
+		mcp_bad(m, "it used the id of a request that is open", text);
+	} else if (!somebody_listens(m)) {
+		if (jscan_is(&r->s, &r->method, VIEW("ping")))
+			mcp_pong(m, raw);
+		else
+			mcp_refuse(m, raw, MCP_METHOD_NOT_FOUND,
+			    "Method not found");
+	} else {
+		rc = m->asked_n < WORKER_MCP_ASKED_MAX ? asked_add(m, &r->s, id)
+						       : SP_E_LIMIT;
+		if (rc == SP_OK)
+			(void)worker_say(m->back->w, text);
+		else
+			mcp_refuse(m, raw, MCP_INTERNAL,
+			    "Too many requests are open");
+	}
+}
+
+void
+worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
+    bool forgotten)
+{
+	struct worker_mcp_asked *a, *next;
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+	int rc;
+
+	for (a = TAILQ_FIRST(&m->asked); a != NULL; a = next) {
+		next = TAILQ_NEXT(a, link);
+		if (a->call != c->number)
+			continue;
+		/* or it might wait for it for ever */
+		rc = !forgotten
+		    ? SP_E_STATE
+		    : buf_printf(&b,
+			  "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":"
+			  "{\"code\":%d,\"message\":\"The client is gone\"}}",
+			  VIEW_ARG(buf_view(&a->raw)), MCP_INTERNAL);
+		(void)!mcp_send(m, &b, rc);
+		asked_free(m, a);
+	}
+}
+
+static int
+tell_response(struct worker_mcp *m, const struct worker_rpc *r)
+{
+	struct buf b = BUF_INIT(WORKER_LINE_MAX);
+	struct worker_mcp_asked *a =
+	    asked_find(m, &r->s, &r->id.v[r->id.n - 1]);
+	struct view id;
+	int rc;
+
+	if (a == NULL)
+		return SP_OK;
+	id = buf_view(&a->raw);
+	rc = mcp_send(m, &b, worker_rpc_put(r, &id, NULL, NULL, &b));
+	if (rc == SP_OK)
+		asked_free(m, a);
+	return rc;
+}
+
+int
+worker_mcp_tell(struct worker_mcp *m, struct view json)
+{
+	struct worker_rpc r;
+
+	if (worker_rpc_read(json, &r) != SP_OK)
+		return SP_E_SYNTAX;
+	if (r.has_method)
+		return r.id.n == 0 ? m->send(m->back, json) : SP_E_SYNTAX;
+	if (r.id.n == 0 || r.has_result == r.has_error)
+		return SP_E_SYNTAX;
+	return tell_response(m, &r);
+}
+
+/* ---- notifications of the server -------------------------------------------- */
+
+static struct worker_call *
+call_of(struct worker_mcp *m, const struct worker_rpc *r,
+    const struct worker_rpc_spans *v)
+{
+	int64_t n = 0;
+
+	if (v->n == 0 || v->v[v->n - 1].kind != JSCAN_NUMBER ||
+	    jscan_i64(&r->s, &v->v[v->n - 1], &n) != SP_OK || n <= 0)
+		return NULL;
+	return worker_numbered(m->back->w, (uint64_t)n);
+}
+
+static void
+on_progress(struct worker_mcp *m, const struct worker_rpc *r)
+{
+	const struct worker_call *c = call_of(m, r, &r->token);
+	struct buf b = BUF_INIT(2 * WORKER_LINE_MAX);
+
+	if (c == NULL || c->token.n == 0)
+		worker_count_dropped(m->back->w);
+	else if (c->caller != NULL && c->caller->message != NULL &&
+	    worker_rpc_put(r, NULL, NULL, &c->token, &b) == SP_OK)
+		c->caller->message(c->arg, buf_view(&b));
+	buf_clear(&b);
+}
+
+/* It gives up a request of its own. */
+static void
+on_cancelled(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
+{
+	struct worker_mcp_asked *a = r->request_id.kind == JSCAN_NONE
+	    ? NULL
+	    : asked_find(m, &r->s, &r->request_id);
+
+	if (a == NULL) {
+		worker_count_dropped(m->back->w);
+		return;
+	}
+	asked_free(m, a);
+	(void)worker_say(m->back->w, text);
+}
+
+static void
+on_notification(struct worker_mcp *m, const struct worker_rpc *r,
+    struct view text)
+{
+	struct view method = r->method.kind == JSCAN_STRING
+	    ? jscan_text(&r->s, &r->method)
+	    : VIEW_NONE;
+
+	if (view_eq(method, VIEW("notifications/progress")))
+		on_progress(m, r);
+	else if (view_eq(method, VIEW("notifications/cancelled")))
+		on_cancelled(m, r, text);
+	else if (view_ends(method, VIEW("/list_changed")) ||
+	    view_eq(method, VIEW("notifications/resources/updated")) ||
+	    !worker_say(m->back->w, text))
+		worker_tell_watches(m->back->w, text);
+}
+
+/* ---- answers ---------------------------------------------------------------- */
+
+static int64_t
+error_code(const struct worker_rpc *r)
+{
+	struct view error = jscan_raw(&r->s, &r->error);
+	struct jscan_span v;
+	struct jscan s;
+	int64_t code = 0;
+
+	jscan_init(&s, error, 0);
+	if (r->error.kind != JSCAN_OBJECT ||
+	    jscan_find(error, VIEW("code"), &v) != 1 ||
+	    v.kind != JSCAN_NUMBER || jscan_i64(&s, &v, &code) != SP_OK)
+		return 0;
+	return code;
+}
+
+static void
+error_text(const struct worker_rpc *r, struct buf *out)
+{
+	struct view error = jscan_raw(&r->s, &r->error);
+	struct jscan_span v;
+	struct jscan s;
+
+	jscan_init(&s, error, 0);
+	if (r->error.kind != JSCAN_OBJECT ||
+	    jscan_find(error, VIEW("message"), &v) != 1 ||
+	    v.kind != JSCAN_STRING || jscan_decode(&s, &v, out, NULL) != SP_OK)
+		(void)!buf_add_view(out, view_sub(error, 0, MCP_SMALL_MAX));
+}
+
+static struct view
+known_version(const struct worker_rpc *r)
+{
+	struct view result = jscan_raw(&r->s, &r->result);
+	struct jscan_span v;
+	struct jscan s;
+	size_t i;
+
+	jscan_init(&s, result, 0);
+	if (r->result.kind != JSCAN_OBJECT ||
+	    jscan_find(result, VIEW("protocolVersion"), &v) != 1)
+		return VIEW_NONE;
+	for (i = 0; mcp_versions[i] != NULL; i++)
+		if (jscan_is(&s, &v, view_str(mcp_versions[i])))
+			return view_str(mcp_versions[i]);
+	return VIEW_NONE;
+}
+
+/* MCP 2025-11-25, lifecycle: initialization. */
+static void
+on_hello(struct worker_mcp *m, const struct worker_rpc *r)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	m->hello = 0;
+	if (r->has_error && error_code(r) == MCP_METHOD_NOT_FOUND) {
+		/* it has tools, and no more of MCP than that */
+		worker_ready(m->back->w, VIEW_NONE);
+		return;
+	}
+	if (r->has_error) {
+		error_text(r, &b);
+		mcp_bad(m, "it refused initialize", buf_view(&b));
+		buf_clear(&b);
+		return;
+	}
+	m->version = known_version(r);
+	/* JSON-RPC batches came with 2025-03-26 and went with the next */
+	m->batches = view_eq(m->version, VIEW("2025-03-26"));
+	if (m->version.n == 0) {
+		mcp_bad(m, "it speaks no version of MCP that is known here",
+		    jscan_raw(&r->s, &r->result));
+		return;
+	}
+	mcp_send_or_fail(m, &b,
+	    buf_add_str(&b,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+		"initialized\"}"));
+	if (m->back->w != NULL)
+		worker_ready(m->back->w, jscan_raw(&r->s, &r->result));
+}
+
+static void
+answer_mcp(struct worker_call *c, const struct worker_rpc *r)
+{
+	const struct view id = c->id.n > 0 ? c->id : VIEW("null");
+	struct buf b = BUF_INIT(2 * WORKER_LINE_MAX);
+	int rc = worker_rpc_put(r, &id, NULL, NULL, &b);
+
+	if (rc == SP_OK)
+		worker_answer(c, WORKER_OK, buf_view(&b));
+	else
+		worker_answer(c, WORKER_ERROR, view_str(err_str(rc)));
+	buf_clear(&b);
+}
+
+/* It does not offer the method: what an environment without one is. */
+static void
+answer_absent(struct worker_mcp *m, struct worker_call *c)
+{
+	const struct worker *w = m->back->w;
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	if (c->op == WORKER_RESET) {
+		worker_answer(c, WORKER_OK,
+		    VIEW("{\"observation\":{},\"reward\":null,"
+			 "\"done\":false}"));
+	} else if (c->op == WORKER_STATE &&
+	    buf_printf(&b, "{\"episode_id\":\"%s\",\"step_count\":%llu}",
+		w->ep->id, (unsigned long long)w->steps) == SP_OK) {
+		worker_answer(c, WORKER_OK, buf_view(&b));
+	} else {
+		worker_answer(c, WORKER_ERROR,
+		    VIEW("the worker offers no such method (env/step)"));
+	}
+	buf_clear(&b);
+}
+
+static void
+answer_env(struct worker_mcp *m, struct worker_call *c,
+    const struct worker_rpc *r)
+{
+	struct buf b = BUF_INIT(WORKER_LINE_MAX);
+
+	if (r->has_result && r->result.kind == JSCAN_OBJECT) {
+		worker_answer(c, WORKER_OK, jscan_raw(&r->s, &r->result));
+	} else if (r->has_result) {
+		worker_answer(c, WORKER_ERROR, VIEW("its result is no object"));
+	} else if (error_code(r) == MCP_METHOD_NOT_FOUND) {
+		answer_absent(m, c);
+	} else {
+		error_text(r, &b);
+		worker_answer(c, WORKER_ERROR, buf_view(&b));
+	}
+	buf_clear(&b);
+}
+
+static void
+on_response(struct worker_mcp *m, const struct worker_rpc *r)
+{
+	struct worker_call *c = call_of(m, r, &r->id);
+	int64_t n = 0;
+
+	if (m->hello != 0 &&
+	    jscan_i64(&r->s, &r->id.v[r->id.n - 1], &n) == SP_OK &&
+	    (uint64_t)n == m->hello)
+		on_hello(m, r);
+	else if (c == NULL)
+		worker_count_dropped(m->back->w);
+	else if (c->op == WORKER_MCP)
+		answer_mcp(c, r);
+	else
+		answer_env(m, c, r);
+}
+
+/* ---- what comes ------------------------------------------------------------- */
+
+static void
+feed_one(struct worker_mcp *m, struct view text)
+{
+	struct worker_rpc r;
+
+	if (worker_rpc_read(text, &r) != SP_OK || !r.version)
+		mcp_bad(m, "it sent what is no JSON-RPC message", text);
+	else if (r.has_method && r.id.n == 0)
+		on_notification(m, &r, text);
+	else if (r.has_method)
+		on_request(m, &r, text);
+	else if (r.id.n > 0 && r.has_result != r.has_error)
+		on_response(m, &r);
+	else
+		mcp_bad(m,
+		    "it sent what is neither request, nor notification, nor "
+		    "response",
+		    text);
+}
+
+static void
+feed_batch(struct worker_mcp *m, struct view text)
+{
+	struct jscan_span v;
+	struct jscan s;
+
+	/* all of it is looked at before anything is done */
+	if (jscan_valid(text, 0) != SP_OK) {
+		mcp_bad(m, "it sent what is no JSON", text);
+		return;
+	}
+	jscan_init(&s, text, 0);
+	if (jscan_enter(&s) != SP_OK)
+		return;
+	while (m->back->w != NULL && jscan_element(&s) == 1 &&
+	    jscan_skip(&s, &v) == SP_OK)
+		feed_one(m, jscan_raw(&s, &v));
+}
+
+void
+worker_mcp_feed(struct worker_mcp *m, struct view json)
+{
+	struct jscan s;
+
+	jscan_init(&s, json, 0);
+	if (jscan_peek(&s) != JSCAN_ARRAY)
+		feed_one(m, json);
+	else if (m->batches)
+		feed_batch(m, json);
+	else
+		mcp_bad(m,
+		    "it sent a batch, which its version of MCP does not have",
+		    json);
+}
+
+/* ---- calls ------------------------------------------------------------------ */
+
+static int
+call_mcp(const struct worker_call *c, struct view number, struct buf *out)
+{
+	struct worker_rpc r;
+	int rc = worker_rpc_read(buf_view(&c->data), &r);
+
+	if (rc != SP_OK)
+		return rc;
+	return worker_rpc_put(&r, &number, &number, NULL, out);
+}
+
+int
+worker_mcp_call(struct worker_mcp *m, struct worker_call *c)
+{
+	static const char *const methods[] = {
+		[WORKER_RESET] = "env/reset",
+		[WORKER_STEP] = "env/step",
+		[WORKER_STATE] = "env/state",
+	};
+	struct buf b = BUF_INIT(WORKER_LINE_MAX), number = BUF_INIT(32);
+	int rc = buf_printf(&number, "%llu", (unsigned long long)c->number);
+
+	if (rc == SP_OK && c->op == WORKER_MCP)
+		rc = call_mcp(c, buf_view(&number), &b);
+	else if (rc == SP_OK)
+		rc = buf_printf(&b,
+		    "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"method\":\"%s\","
+		    "\"params\":",
+		    VIEW_ARG(buf_view(&number)), methods[c->op]);
+	if (rc == SP_OK && c->op != WORKER_MCP)
+		rc = buf_add_view(&b, buf_view(&c->data));
+	if (rc == SP_OK && c->op != WORKER_MCP)
+		rc = buf_add_char(&b, '}');
+	buf_clear(&number);
+	return mcp_send(m, &b, rc);
+}
+
+bool
+worker_mcp_cancel(struct worker_mcp *m, const struct worker_call *c,
+    struct view reason)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+	int rc;
+
+	/* half of a reset or step is no state to go on from */
+	if (c->op != WORKER_MCP)
+		return false;
+	rc = buf_printf(&b,
+	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
+	    "\"params\":{\"requestId\":%llu",
+	    (unsigned long long)c->number);
+	if (rc == SP_OK && reason.n > 0 && reason.n < 4096 &&
+	    jscan_valid(reason, 0) == SP_OK)
+		rc = buf_printf(&b, ",\"reason\":%.*s", VIEW_ARG(reason));
+	if (rc == SP_OK)
+		rc = buf_add_str(&b, "}}");
+	return mcp_send(m, &b, rc) == SP_OK;
+}
+
+/* ---- life ------------------------------------------------------------------- */
+
+void
+worker_mcp_init(struct worker_mcp *m, struct worker_back *back,
+    int (*send)(struct worker_back *b, struct view json))
+{
+	*m = (struct worker_mcp){ .back = back, .send = send };
+	TAILQ_INIT(&m->asked);
+}
+
+void
+worker_mcp_clear(struct worker_mcp *m)
+{
+	struct worker_mcp_asked *a;
+
+	while ((a = TAILQ_FIRST(&m->asked)) != NULL)
+		asked_free(m, a);
+}

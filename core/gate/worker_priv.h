@@ -1,0 +1,169 @@
+/*
+ * What worker*.c, its back ends and the gate that makes the set share; the
+ * doors include worker.h alone.
+ */
+#ifndef SP_GATE_WORKER_PRIV_H
+#define SP_GATE_WORKER_PRIV_H
+
+#include "conf/conf_env.h"
+#include "gate/worker.h"
+
+enum {
+	WORKER_LINE_MAX = 16 * 1024 * 1024, /* bytes of one message */
+	WORKER_STDERR_MAX = 64 * 1024, /* of what is kept */
+	WORKER_WAITING_MAX = 64, /* calls, of one worker */
+	WORKER_WAITING_BYTES = 64 * 1024 * 1024, /* and their bytes */
+	WORKER_LEFT_MAX = 16, /* calls that were cancelled */
+	WORKER_WHY_MAX = 1024,
+	WORKER_BODY_MAX = 64 * 1024 * 1024, /* an answer, of what was split */
+};
+
+/* Where a call is. */
+enum worker_place {
+	WORKER_WAITING,
+	WORKER_CURRENT, /* it was sent; there is one at most */
+	WORKER_LEFT, /* sent and cancelled: others may go, it may be answered */
+	WORKER_TOLD, /* its result is known, and told with this turn's end */
+};
+
+struct worker_call {
+	TAILQ_ENTRY(worker_call) link;
+	struct worker *w;
+	enum worker_place place;
+	enum worker_op op;
+	struct buf data;
+	struct view id, token; /* raw, in data: of WORKER_MCP; or empty */
+	uint64_t timeout_ms; /* 0 none */
+	uint64_t deadline_ms; /* once it was sent; 0 none */
+	uint64_t number; /* since it was sent: what a back end calls it */
+	const struct worker_caller *caller; /* NULL: it was forgotten */
+	void *arg;
+	enum worker_result result; /* TOLD */
+	struct buf body;
+};
+TAILQ_HEAD(worker_calls, worker_call);
+
+/* One worker's side of a protocol; the first member of a back end's own. */
+struct worker_back {
+	LIST_ENTRY(worker_back) link; /* of those that are to be freed */
+	const struct worker_backend *ops;
+	struct worker *w; /* NULL: it was stopped, and says nothing more */
+};
+
+struct worker_backend {
+	/*
+	 * Begins to start it: worker_ready() or worker_fail() follow, later.
+	 * Parameters: env, borrowed for the call.
+	 * Returns: NULL without memory, or when it cannot begin: worker_fail()
+	 *          was called if there is more to say than that.
+	 */
+	struct worker_back *(
+	    *start)(struct worker *w, const struct conf_environment *env);
+	/*
+	 * Sends the current call: worker_answer() follows, not before send()
+	 * has returned.
+	 * Returns: 0; SP_E_LIMIT it is too large; SP_E_NOMEM: the call fails;
+	 *          SP_E_GONE: the worker does.
+	 */
+	int (*send)(struct worker_back *b, struct worker_call *c);
+	/*
+	 * Tells the worker that nobody waits for c: true when the next may be
+	 * sent at once.  NULL: it cannot be told.
+	 */
+	bool (*cancel)(struct worker_back *b, struct worker_call *c,
+	    struct view reason);
+	/* It is over or forgotten: what the worker asked within it is void. */
+	void (*over)(struct worker_back *b, const struct worker_call *c,
+	    bool forgotten); /* NULL allowed */
+	int (*tell)(struct worker_back *b, struct view json); /* NULL: void */
+	/* Reads no more for now, or again; NULL allowed. */
+	void (*hold)(struct worker_back *b, bool on);
+	/* Kills what it started; b->w is NULL already. */
+	void (*stop)(struct worker_back *b);
+	/* Later, from the loop. */
+	void (*free)(struct worker_back *b);
+};
+extern const struct worker_backend worker_stdio_backend;
+extern const struct worker_backend worker_frames_backend;
+
+struct worker {
+	LIST_ENTRY(worker) link;
+	TAILQ_ENTRY(worker) due_link;
+	struct worker_set *set;
+	struct episode *ep; /* NULL: it is over, freed with this turn */
+	enum worker_state state, told; /* told: to the watches */
+	bool news; /* the watches are to hear, whatever told says */
+	bool due, holding;
+	struct worker_back *back; /* NULL: none runs */
+	uint64_t call_ms, start_ms; /* of its environment; 0 none */
+	uint64_t ready_by_ms; /* STARTING; 0 none */
+	struct loop_timer *timer;
+	struct worker_calls waiting, left, ended;
+	struct worker_call *current;
+	unsigned waiting_n, left_n;
+	size_t waiting_bytes;
+	uint64_t numbers; /* given out */
+	uint64_t steps; /* answered well since the reset */
+	uint64_t dropped; /* messages that belong to nothing */
+	struct buf why, initialized, err;
+	LIST_HEAD(, worker_watch) watches;
+	struct worker_watch *cursor; /* the next to be told */
+};
+
+/* What the set needs of the gate. */
+struct worker_world {
+	struct loop *loop;
+	/* NULL: it is not configured any more */
+	const struct conf_environment *(
+	    *environment)(void *arg, const struct episode *ep);
+	/*
+	 * Something a workload said of itself (OPENENVD_EVENT_FD, a frame):
+	 * one JSON object.  NULL: nobody cares.
+	 */
+	void (*event)(void *arg, struct episode *ep, struct view json);
+	void *arg;
+};
+
+/* ---- the set: the gate's ---------------------------------------------------- */
+
+/*
+ * Context: reactor's loop.
+ * Owner:   the caller; worker_set_free(NULL) is allowed, and comes before that
+ *          of the episodes.
+ */
+struct worker_set *worker_set_new(const struct worker_world *w) must_check;
+void worker_set_free(struct worker_set *s);
+/* Each episode's news, before those of its watches. */
+void worker_set_news(struct worker_set *s, struct episode *ep,
+    const struct episode_news *n);
+const struct worker_world *worker_set_world(const struct worker_set *s);
+
+/* ---- for back ends ---------------------------------------------------------- */
+
+struct loop *worker_loop(const struct worker *w);
+/* It takes calls.  Parameters: initialized, see worker_initialized(). */
+void worker_ready(struct worker *w, struct view initialized);
+/*
+ * It failed: everything of its episode is killed, and the back end stopped
+ * (b->w is NULL when it returns).  Whoever waits hears of it after this turn.
+ * Parameters: how, WORKER_GONE or WORKER_TIMEOUT, of the current call.
+ */
+void worker_fail(struct worker *w, enum worker_result how, const char *fmt, ...)
+    printf_like(3, 4);
+/* The call that bears this number, CURRENT or LEFT, or NULL. */
+struct worker_call *worker_numbered(struct worker *w, uint64_t number);
+/*
+ * The answer to one of those, told at once: b->w may be NULL when it returns.
+ */
+void worker_answer(struct worker_call *c, enum worker_result result,
+    struct view body);
+/* To the current call, if its caller listens: true. */
+bool worker_say(struct worker *w, struct view json);
+/* To the watches. */
+void worker_tell_watches(struct worker *w, struct view json);
+void worker_add_stderr(struct worker *w, struct view data);
+void worker_count_dropped(struct worker *w);
+/* An event of the workload's own: one JSON object. */
+void worker_event(struct worker *w, struct view json);
+
+#endif

@@ -1,0 +1,214 @@
+#!/usr/bin/python3
+"""Workers of episodes: MCP over stdio, in real sandboxes."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import inside  # noqa: E402
+import tap  # noqa: E402
+import walls  # noqa: E402
+
+FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
+SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+ENVIRONMENTS = {
+    "full": "worker stdio /usr/bin/python3 {f}/mcp.py;",
+    "plain": "worker stdio /usr/bin/python3 {f}/mcp.py plain;",
+    "early": "worker stdio /usr/bin/python3 {f}/mcp.py early;",
+    "mute": "worker stdio /usr/bin/python3 {f}/mcp.py mute; "
+            "worker_start_timeout 1s;",
+    "nowhere": "worker stdio /usr/bin/no-such-program;",
+    "brief": "worker stdio /usr/bin/python3 {f}/mcp.py;",
+    "none": "",
+}
+
+
+class Daemon(gate.Gate):
+    def __init__(self, folder, **kw):
+        self.socket = os.path.join(folder, "control")
+        uid = 400000 + os.getpid() % 1000 * 32768
+        text = ""
+        for i, (name, worker) in enumerate(ENVIRONMENTS.items()):
+            text += (f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
+                     f"  {worker.format(f=FIXTURES)}\n"
+                     f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
+                     f"    read_write {SCRATCH}; memory 256m; tmp_size 64m; shm_size 16m;\n"
+                     f"    timeout {'500ms' if name == 'brief' else '20s'};\n"
+                     f"    env TMPDIR={SCRATCH}; uid {uid + i * 4096} 4096; "
+                     "} }\n")
+        super().__init__(
+            text + "server { listen 127.0.0.1:0; location /health "
+            "{ health; } }", main=f"control {self.socket};", **kw)
+
+    def ctl(self, *args, stdin=b""):
+        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
+                            *args], input=stdin, capture_output=True,
+                           check=False, timeout=120)
+        return r.returncode, r.stdout, r.stderr
+
+    def create(self, name):
+        rc, out, err = self.ctl("episodes", "create", name)
+        if rc != 0:
+            sys.exit(f"no episode: {err}")
+        return out.decode().rstrip("\n")
+
+    def worker(self, ep, *args):
+        """What it answers, or the words of the refusal."""
+        rc, out, err = self.ctl("worker", ep, *args)
+        return json.loads(out) if rc == 0 else err.decode().strip()
+
+    def mcp(self, ep, method, id_=7, **params):
+        return self.worker(ep, "mcp", json.dumps(
+            {"jsonrpc": "2.0", "id": id_, "method": method,
+             "params": params}))
+
+    def tool(self, ep, name, id_=7, **arguments):
+        return self.mcp(ep, "tools/call", id_, name=name,
+                        arguments=arguments)
+
+    def reset(self, ep):
+        tap.eq(self.ctl("reset", ep)[0], 0, "a reset")
+        return gate.until(lambda: self.settled(ep), "a worker that is ready")
+
+    def settled(self, ep):
+        got = self.worker(ep)
+        return got if got["state"] != "starting" else None
+
+
+def said(got):
+    return got["result"]["result"]["content"][0]["text"]
+
+
+def conversation(d):
+    ep = d.create("full")
+    got = gate.until(lambda: d.settled(ep), "a worker")
+    tap.eq((got["state"], got["why"]), ("ready", ""), "a worker is ready")
+    tap.eq(got["initialized"]["serverInfo"]["name"], "fixture",
+           "what it said of itself is known")
+    sees = got["initialized"]["sees"]
+    tap.eq((sees["protocolVersion"], sorted(sees["capabilities"])),
+           ("2025-11-25", ["elicitation", "roots", "sampling"]),
+           "and how it was greeted")
+    got = d.mcp(ep, "tools/list", "a\"b")
+    tap.eq((got["result"]["id"], got["result"]["result"]["tools"][0]["name"]),
+           ("a\"b", "echo"), "its tools, under the caller's own id")
+    tap.eq(said(d.tool(ep, "echo", a=[1, {"b": None}])),
+           '{"a": [1, {"b": null}]}', "a call")
+    tap.ok(said(d.tool(ep, "id", "mine")) != '"mine"',
+           "the worker sees an id of the gateway's")
+    got = d.mcp(ep, "nope")
+    tap.eq(got["result"]["error"]["code"], -32601, "an error passes")
+    got = d.mcp(ep, "tools/call", name="progress", arguments={},
+                _meta={"progressToken": "tok/1"})
+    tap.eq([m["params"] for m in got["messages"]],
+           [{"progressToken": "tok/1", "progress": n} for n in range(3)],
+           "progress, under the caller's token")
+    tap.eq(len(d.tool(ep, "log")["messages"]), 1, "a message of its log")
+    got = d.tool(ep, "ask")
+    tap.eq(json.loads(said(got))["error"]["code"], -32601,
+           "a request of its own is answered")
+    tap.eq(json.loads(said(got))["id"], "mine/1", "under its own id")
+    tap.eq(said(d.tool(ep, "stray")), "after",
+           "an answer to nothing is dropped")
+    tap.eq(said(d.tool(ep, "event")), "told", "an event of its own")
+    for n in (1 << 16, 3 << 20, 12 << 20):
+        tap.eq(len(said(d.tool(ep, "big", bytes=n))), n, f"{n} bytes")
+    got = json.loads(said(d.tool(ep, "where")))
+    tap.eq((got["cwd"], got["uid"] != 0), ("/workspace", True),
+           "where it is, and as whom")
+    return ep
+
+
+def lifecycle(d, ep):
+    tap.eq(d.worker(ep, "reset", '{"seed": 5}')["result"],
+           {"observation": {"seed": 5}, "reward": None, "done": False},
+           "env/reset")
+    tap.eq(d.worker(ep, "step", '{"move": 1}')["result"],
+           {"observation": {"seen": {"move": 1}}, "reward": 0.5,
+            "done": False}, "env/step")
+    got = d.worker(ep, "step", '{"refuse": true}')
+    tap.ok("422" in got and "no such move" in got, "a step that it refuses",
+           got)
+    tap.eq(d.worker(ep, "state")["result"], {"step_count": 1, "own": True},
+           "env/state")
+    got = d.worker(ep, "step", "[1]")
+    tap.ok("400" in got, "an action that is no object", got)
+    plain = d.create("plain")
+    tap.eq(d.worker(plain, "reset")["result"],
+           {"observation": {}, "reward": None, "done": False},
+           "env/reset of one that has none")
+    tap.eq(d.worker(plain, "state")["result"],
+           {"episode_id": plain, "step_count": 0}, "and its state")
+    got = d.worker(plain, "step", "{}")
+    tap.ok("422" in got, "and a step", got)
+    d.ctl("end", plain)
+    none = d.create("none")
+    got = d.worker(none, "state")
+    tap.ok("404" in got and "no worker" in got, "an environment without",
+           got)
+    d.ctl("end", none)
+
+
+def failures(d, ep):
+    rows = (("die", "502", "exit status 3"), ("crash", "502", "signal 9"),
+            ("half", "502", "in the middle of a line"),
+            ("noise", "502", "no JSON-RPC message: this is no JSON"),
+            ("long", "502", "longer than 16777216"),
+            ("batch", "502", "a batch"),
+            ("deaf", "502", "closed its standard output"))
+    for name, status, why in rows:
+        got = d.tool(ep, name)
+        tap.ok(status in got and why in got, f"{name}: {why}", got)
+        how = d.worker(ep)
+        tap.eq((how["state"], why in how["why"]), ("failed", True),
+               "it counts as failed")
+        if name == "die":
+            tap.eq(how["stderr"], "it was told to die\n", "its last words")
+        got = d.tool(ep, "echo")
+        tap.ok("502" in got and why in got, "and answers no more", got)
+        tap.eq(d.reset(ep)["state"], "ready", "until a reset")
+    tap.eq(said(d.tool(ep, "echo", a=1)), '{"a": 1}', "all is well again")
+    rc, _, err = d.ctl("exec", "--worker", "--in", ep, "--", "/bin/true")
+    tap.eq((rc, err), (0, b""), "a program beside the worker")
+    for name, why in (("early", "exit status 9"),
+                      ("mute", "not ready in 1000 ms"),
+                      ("nowhere", "could not be started")):
+        bad = d.create(name)
+        got = d.worker(bad, "state")
+        tap.ok("502" in got and why in got, f"{name}: {why}", got)
+        if name == "early":
+            tap.eq(d.worker(bad)["stderr"], "no licence found\n",
+                   "its last words")
+        d.ctl("end", bad)
+
+
+def deadline(d):
+    ep = d.create("brief")
+    got = d.tool(ep, "silent")
+    tap.ok("504" in got and "did not answer in 500 ms" in got,
+           "one that does not answer in time", got)
+    tap.eq(d.worker(ep)["state"], "failed", "counts as failed")
+    tap.eq(d.reset(ep)["state"], "ready", "until a reset")
+    d.ctl("end", ep)
+
+
+def main():
+    walls.needed()
+    with tempfile.TemporaryDirectory(prefix="sp-worker-") as folder, \
+            Daemon(folder) as d:
+        ep = conversation(d)
+        lifecycle(d, ep)
+        failures(d, ep)
+        deadline(d)
+        d.ctl("end", ep)
+        rc, out, _ = d.ctl("episodes")
+        tap.eq((rc, len(out.splitlines())), (0, 1), "no episode is left")
+    tap.done()
+
+
+main()
