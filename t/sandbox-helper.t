@@ -594,7 +594,7 @@ def test_reload():
 
 def test_ends():
     """What an episode died of is told with its end."""
-    d = Daemon(more="timeout 3s;")
+    d = Daemon(more="lifetime 3s;")
     ep = d.create()
     h = d.begin(ep, ["/usr/bin/python3", "-c", "x = b'x' * (1200 << 20)"])
     _, body, _ = d.wait((EXITED, ENDED))
@@ -608,7 +608,7 @@ def test_ends():
     d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
     _, body, _ = d.wait(ENDED)
     tap.eq((struct.unpack_from("<II", body), body[12]), (ep, 3),
-           "one that lasts too long ends by its timeout")
+           "one that lasts too long ends by its lifetime")
     tap.eq(d.stop(), 0, "a stop")
     tap.eq(leaves(), [], "no control group is left")
 

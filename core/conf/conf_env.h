@@ -104,7 +104,8 @@ struct conf_environment {
 	uint64_t memory_bytes; /* of processes */
 	uint64_t pids;
 	uint64_t cpu_milli; /* 1000: one processor; 0 no bound */
-	uint64_t timeout_ms; /* of an episode; 0 no bound */
+	uint64_t timeout_ms; /* of one operation; 0 no bound */
+	uint64_t lifetime_ms; /* of an episode; 0 no bound */
 	uint64_t tmp_bytes; /* each of read_write, and HOME */
 	uint64_t shm_bytes;
 	uint64_t files; /* RLIMIT_NOFILE */

@@ -252,7 +252,20 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .max = (uint64_t)365 * MS_DAY,
 	    .def = "off",
 	    .args = "TIME | off",
-	    .doc = "How long an episode may last." },
+	    .doc =
+		"How long one operation of the worker may take: a reset, a "
+		"step, a call of a\ntool; and a grader's program.\nPast it "
+		"the worker counts as failed, and only a reset of its episode "
+		"helps." },
+	{ .name = "lifetime",
+	    .scopes = CONF_SANDBOX,
+	    .type = CONF_DURATION,
+	    .offset = ENV(lifetime_ms),
+	    .max = (uint64_t)365 * MS_DAY,
+	    .def = "off",
+	    .args = "TIME | off",
+	    .doc = "How long an episode may last, from its making or last "
+		   "reset." },
 	{ .name = "tmp_size",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_SIZE,

@@ -215,8 +215,8 @@ void
 slot_own(struct slot *s)
 {
 	s->owned = true;
-	if (s->env->timeout_ms > 0)
-		poller_timer_set(s->timer, s->env->timeout_ms);
+	if (s->env->lifetime_ms > 0)
+		poller_timer_set(s->timer, s->env->lifetime_ms);
 }
 
 /* ---- ending ----------------------------------------------------------------- */
@@ -374,7 +374,7 @@ slot_on_timer(void *arg)
 		slot_lost(s, SANDBOX_END_LOST, "it was not built in time");
 	} else if (s->state == SLOT_READY) {
 		slot_lost(s, SANDBOX_END_TIMEOUT,
-		    "it lasted as long as its environment's timeout");
+		    "it lasted as long as its environment's lifetime");
 	} else if (s->state == SLOT_SWEEPING) {
 		slot_sweep(s);
 	} else if (s->state == SLOT_ENDING || s->state == SLOT_EMPTY) {
