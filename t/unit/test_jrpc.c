@@ -5,89 +5,85 @@
 
 #define R "\"jsonrpc\":\"2.0\","
 
+static const struct {
+	const char *text;
+	int rc;
+	enum jrpc_kind kind;
+	const char *id; /* as it stands; NULL: none */
+} reads[] = {
+	{ "{" R "\"id\":1,\"method\":\"m\"}", 0, JRPC_REQUEST, "1" },
+	{ " {\"method\":\"m\" , " R "\"id\":\"a\\n\"} ", 0, JRPC_REQUEST,
+	    "\"a\\n\"" },
+	{ "{" R "\"id\":null,\"method\":\"m\",\"params\":{}}", 0, JRPC_REQUEST,
+	    "null" },
+	{ "{" R "\"id\":-7,\"method\":\"m\",\"params\":[]}", 0, JRPC_REQUEST,
+	    "-7" },
+	{ "{" R "\"method\":\"m\"}", 0, JRPC_NOTIFICATION, NULL },
+	{ "{" R "\"id\":1,\"result\":null}", 0, JRPC_RESPONSE, "1" },
+	{ "{" R "\"id\":1,\"error\":{}}", 0, JRPC_RESPONSE, "1" },
+	{ "{" R "\"m\\u0065thod\":\"m\",\"id\":1}", 0, JRPC_REQUEST, "1" },
+	/* JSON, and no message */
+	{ "{" R "\"id\":1,\"result\":1,\"error\":{}}", SP_E_PROTO, JRPC_INVALID,
+	    "1" },
+	{ "{" R "\"result\":1}", SP_E_PROTO, JRPC_INVALID, NULL },
+	{ "{" R "\"id\":1,\"error\":7}", SP_E_PROTO, JRPC_INVALID, "1" },
+	{ "{\"id\":1,\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID, "1" },
+	{ "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"m\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{\"jsonrpc\":2.0,\"id\":1,\"method\":\"m\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":true,\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID,
+	    NULL },
+	{ "{" R "\"id\":1.0,\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID,
+	    NULL },
+	{ "{" R "\"id\":1e3,\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID,
+	    NULL },
+	{ "{" R "\"id\":{},\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID, NULL },
+	{ "{" R "\"id\":1,\"method\":7}", SP_E_PROTO, JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"params\":null}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"params\":\"x\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"extra\":1}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"Method\":\"n\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"method\":\"n\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1,\"method\":\"m\",\"\\u006dethod\":\"n\"}", SP_E_PROTO,
+	    JRPC_INVALID, "1" },
+	{ "{" R "\"id\":1}", SP_E_PROTO, JRPC_INVALID, "1" },
+	{ "{}", SP_E_PROTO, JRPC_INVALID, NULL },
+	{ "[]", SP_E_PROTO, JRPC_INVALID, NULL },
+	{ "\"x\"", SP_E_PROTO, JRPC_INVALID, NULL },
+	{ "null", SP_E_PROTO, JRPC_INVALID, NULL },
+	/* no JSON */
+	{ "", SP_E_SYNTAX, JRPC_INVALID, NULL },
+	{ "{", SP_E_SYNTAX, JRPC_INVALID, NULL },
+	{ "{" R "\"id\":1,\"method\":\"m\"} x", SP_E_SYNTAX, JRPC_INVALID,
+	    NULL },
+	{ "{" R "\"id\":1,\"method\":\"\xff\"}", SP_E_SYNTAX, JRPC_INVALID,
+	    NULL },
+	{ "\xef\xbb\xbf{}", SP_E_SYNTAX, JRPC_INVALID, NULL },
+	{ "{" R "\"id\":NaN,\"method\":\"m\"}", SP_E_SYNTAX, JRPC_INVALID,
+	    NULL },
+};
+
 static void
 test_read(void)
 {
-	static const struct {
-		const char *text;
-		int rc;
-		enum jrpc_kind kind;
-		const char *id; /* as it stands; NULL: none */
-	} rows[] = {
-		{ "{" R "\"id\":1,\"method\":\"m\"}", 0, JRPC_REQUEST, "1" },
-		{ " {\"method\":\"m\" , " R "\"id\":\"a\\n\"} ", 0,
-		    JRPC_REQUEST, "\"a\\n\"" },
-		{ "{" R "\"id\":null,\"method\":\"m\",\"params\":{}}", 0,
-		    JRPC_REQUEST, "null" },
-		{ "{" R "\"id\":-7,\"method\":\"m\",\"params\":[]}", 0,
-		    JRPC_REQUEST, "-7" },
-		{ "{" R "\"method\":\"m\"}", 0, JRPC_NOTIFICATION, NULL },
-		{ "{" R "\"id\":1,\"result\":null}", 0, JRPC_RESPONSE, "1" },
-		{ "{" R "\"id\":1,\"error\":{}}", 0, JRPC_RESPONSE, "1" },
-		{ "{" R "\"m\\u0065thod\":\"m\",\"id\":1}", 0, JRPC_REQUEST,
-		    "1" },
-		/* JSON, and no message */
-		{ "{" R "\"id\":1,\"result\":1,\"error\":{}}", SP_E_PROTO,
-		    JRPC_INVALID, "1" },
-		{ "{" R "\"result\":1}", SP_E_PROTO, JRPC_INVALID, NULL },
-		{ "{" R "\"id\":1,\"error\":7}", SP_E_PROTO, JRPC_INVALID,
-		    "1" },
-		{ "{\"id\":1,\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID,
-		    "1" },
-		{ "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"m\"}", SP_E_PROTO,
-		    JRPC_INVALID, "1" },
-		{ "{\"jsonrpc\":2.0,\"id\":1,\"method\":\"m\"}", SP_E_PROTO,
-		    JRPC_INVALID, "1" },
-		{ "{" R "\"id\":true,\"method\":\"m\"}", SP_E_PROTO,
-		    JRPC_INVALID, NULL },
-		{ "{" R "\"id\":1.0,\"method\":\"m\"}", SP_E_PROTO,
-		    JRPC_INVALID, NULL },
-		{ "{" R "\"id\":1e3,\"method\":\"m\"}", SP_E_PROTO,
-		    JRPC_INVALID, NULL },
-		{ "{" R "\"id\":{},\"method\":\"m\"}", SP_E_PROTO, JRPC_INVALID,
-		    NULL },
-		{ "{" R "\"id\":1,\"method\":7}", SP_E_PROTO, JRPC_INVALID,
-		    "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"params\":null}",
-		    SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"params\":\"x\"}",
-		    SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"extra\":1}", SP_E_PROTO,
-		    JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"Method\":\"n\"}",
-		    SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"method\":\"n\"}",
-		    SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1,\"method\":\"m\",\"\\u006dethod\":\"n\"}",
-		    SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{" R "\"id\":1}", SP_E_PROTO, JRPC_INVALID, "1" },
-		{ "{}", SP_E_PROTO, JRPC_INVALID, NULL },
-		{ "[]", SP_E_PROTO, JRPC_INVALID, NULL },
-		{ "\"x\"", SP_E_PROTO, JRPC_INVALID, NULL },
-		{ "null", SP_E_PROTO, JRPC_INVALID, NULL },
-		/* no JSON */
-		{ "", SP_E_SYNTAX, JRPC_INVALID, NULL },
-		{ "{", SP_E_SYNTAX, JRPC_INVALID, NULL },
-		{ "{" R "\"id\":1,\"method\":\"m\"} x", SP_E_SYNTAX,
-		    JRPC_INVALID, NULL },
-		{ "{" R "\"id\":1,\"method\":\"\xff\"}", SP_E_SYNTAX,
-		    JRPC_INVALID, NULL },
-		{ "\xef\xbb\xbf{}", SP_E_SYNTAX, JRPC_INVALID, NULL },
-		{ "{" R "\"id\":NaN,\"method\":\"m\"}", SP_E_SYNTAX,
-		    JRPC_INVALID, NULL },
-	};
 	struct view id;
 	struct jrpc m;
 	size_t i;
 	int rc;
 
-	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		rc = jrpc_read(view_str(rows[i].text), &m);
+	for (i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
+		rc = jrpc_read(view_str(reads[i].text), &m);
 		id = jrpc_raw(&m, &m.id);
-		tap_ok(rc == rows[i].rc && m.kind == rows[i].kind &&
-			(id.p == NULL) == (rows[i].id == NULL) &&
-			view_eq(id, view_str(rows[i].id)),
-		    "%s", rows[i].text);
+		tap_ok(rc == reads[i].rc && m.kind == reads[i].kind &&
+			(id.p == NULL) == (reads[i].id == NULL) &&
+			view_eq(id, view_str(reads[i].id)),
+		    "%s", reads[i].text);
 	}
 }
 

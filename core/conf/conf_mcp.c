@@ -1,0 +1,175 @@
+/* Static rules of the doors that speak MCP. */
+#include "conf/conf_mcp.h"
+
+#include "conf/parse.h"
+
+static const char *const lifecycle[] = { "reset", "step", "state", "close" };
+static const struct {
+	const char *name;
+	unsigned bit;
+} features[] = {
+	{ "resources", CONF_MCP_RESOURCES },
+	{ "prompts", CONF_MCP_PROMPTS },
+	{ "completions", CONF_MCP_COMPLETIONS },
+	{ "logging", CONF_MCP_LOGGING },
+	{ "sampling", CONF_MCP_SAMPLING },
+	{ "elicitation", CONF_MCP_ELICITATION },
+	{ "roots", CONF_MCP_ROOTS },
+};
+
+bool
+conf_mcp_reserved(struct view tool)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(lifecycle) / sizeof(lifecycle[0]); i++)
+		if (view_eq(tool, view_str(lifecycle[i])))
+			return true;
+	return view_eq_nocase(view_sub(tool, 0, 7), VIEW("grader."));
+}
+
+/* No space and no control byte: a pattern is one word. */
+static bool
+is_word(struct view v)
+{
+	size_t i;
+
+	for (i = 0; i < v.n; i++)
+		if ((unsigned char)v.p[i] <= 0x20 || v.p[i] == 0x7f)
+			return false;
+	return v.n > 0;
+}
+
+/* A trailing star may stand for anything, so the prefix has to tell. */
+static int
+check_agent_pattern(struct conf_parse *p, struct view pattern)
+{
+	bool star = view_ends(pattern, VIEW("*"));
+	struct view prefix = view_sub(pattern, 0, pattern.n - star);
+	struct view name;
+	size_t i;
+
+	for (i = 0; i < prefix.n; i++)
+		if (strchr("*?[]", prefix.p[i]) != NULL)
+			return conf_error(p,
+			    "pattern \"%.*s\" in \"tools\" is not for agents; "
+			    "expected a name, or the start of names and one "
+			    "\"*\"",
+			    VIEW_ARG(pattern));
+	for (i = 0; i < sizeof(lifecycle) / sizeof(lifecycle[0]); i++) {
+		name = view_str(lifecycle[i]);
+		if (star ? view_starts(name, prefix) : view_eq(name, prefix))
+			return conf_error(p,
+			    "pattern \"%.*s\" in \"tools\" lets agents call "
+			    "\"%s\"; expected one that does not match it",
+			    VIEW_ARG(pattern), lifecycle[i]);
+	}
+	if (conf_mcp_reserved(prefix) ||
+	    (star && view_starts(VIEW("grader."), prefix)))
+		return conf_error(p,
+		    "pattern \"%.*s\" in \"tools\" lets agents call what is "
+		    "the grader's; expected one that matches no \"grader.\"",
+		    VIEW_ARG(pattern));
+	return 0;
+}
+
+static int
+check_tools(struct conf_parse *p, const struct conf_mcp *m, bool agent)
+{
+	size_t i, j;
+	int rc = 0;
+
+	for (i = 0; i < m->tools.n && rc == 0; i++) {
+		if (!is_word(m->tools.v[i]))
+			rc = conf_error(p,
+			    "pattern \"%.*s\" in \"tools\" is no word; "
+			    "expected no spaces in it",
+			    VIEW_ARG(m->tools.v[i]));
+		for (j = 0; j < i && rc == 0; j++)
+			if (view_eq(m->tools.v[i], m->tools.v[j]))
+				rc = conf_error(p,
+				    "duplicate pattern \"%.*s\" in \"tools\"; "
+				    "expected each once",
+				    VIEW_ARG(m->tools.v[i]));
+		if (rc == 0 && agent)
+			rc = check_agent_pattern(p, m->tools.v[i]);
+	}
+	return rc;
+}
+
+static int
+check_feature(struct conf_parse *p, struct conf_mcp *m, struct view name)
+{
+	size_t i;
+
+	if (m->feature_names.n == 1 && view_eq(name, VIEW("none")))
+		return 0;
+	for (i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
+		if (!view_eq(name, view_str(features[i].name)))
+			continue;
+		m->features |= features[i].bit;
+		return 0;
+	}
+	return conf_error(p,
+	    "bad value \"%.*s\" for \"features\"; expected none, or some "
+	    "of " CONF_MCP_ALL,
+	    VIEW_ARG(name));
+}
+
+int
+conf_mcp_environment(struct conf_parse *p, const struct conf_environment **env)
+{
+	const struct conf_location *loc = conf_current_location(p);
+	const struct conf_environment *own = loc->server->environment;
+
+	if (own != NULL && *env != NULL && *env != own)
+		return conf_error(p,
+		    "environment \"%.*s\" in an \"inside\" of \"%.*s\"; "
+		    "expected none, it is that of the block",
+		    VIEW_ARG((*env)->name), VIEW_ARG(own->name));
+	if (own != NULL)
+		*env = own;
+	if (*env == NULL)
+		return conf_error(p,
+		    "%s lacks \"environment\"; expected environment NAME;",
+		    loc->handler->name);
+	return 0;
+}
+
+int
+conf_mcp_globs(struct conf_parse *p, const char *name,
+    const struct conf_list *globs)
+{
+	struct view rest, piece;
+	size_t i, j;
+	bool good;
+
+	for (i = 0; i < globs->n; i++) {
+		rest = globs->v[i];
+		good = view_starts(rest, VIEW("/"));
+		for (j = 0; j < rest.n; j++)
+			good &= (unsigned char)rest.p[j] >= 0x20;
+		while (view_split(&rest, '/', &piece))
+			good &= !view_eq(piece, VIEW(".."));
+		if (!good)
+			return conf_error(p,
+			    "bad pattern \"%.*s\" for \"%s\"; expected an "
+			    "absolute one without \"..\"",
+			    VIEW_ARG(globs->v[i]), name);
+	}
+	return 0;
+}
+
+int
+conf_mcp_check(struct conf_parse *p, struct conf_mcp *m, bool agent)
+{
+	size_t i;
+	int rc = conf_mcp_environment(p, &m->environment);
+
+	if (rc == 0)
+		rc = check_tools(p, m, agent);
+	m->features = 0;
+	for (i = 0; i < m->feature_names.n && rc == 0; i++)
+		rc = check_feature(p, m, m->feature_names.v[i]);
+	return rc;
+}
