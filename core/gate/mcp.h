@@ -1,0 +1,74 @@
+/*
+ * The doors that speak MCP: one request or WebSocket after the other, to the
+ * worker of its episode and back.  Modules say whose door it is and which
+ * tools it has of its own.
+ *
+ * Two dialects on one door.  A request speaks the one of the specification
+ * (initialize, sessions, server-sent events) when it carries Mcp-Session-Id or
+ * MCP-Protocol-Version, accepts text/event-stream by name, or its method is
+ * initialize; else the plain one of openenvd (openenv/session/..., HTTP 200
+ * always).  A WebSocket speaks the plain one until its client says initialize.
+ */
+#ifndef SP_GATE_MCP_H
+#define SP_GATE_MCP_H
+
+#include "conf/conf_mcp.h"
+#include "gate/door.h"
+#include "json/jrpc.h"
+
+struct mcp_call;
+
+/* Tools of the door's own, beside the worker's. */
+struct mcp_own {
+	/* Whether it has a tool of that name; r says the location. */
+	bool (*has)(const struct gate_request *r, struct view tool);
+	/*
+	 * Appends descriptions of those that `visible` lets through, with
+	 * commas between them.  0; SP_E_NOMEM; SP_E_LIMIT.
+	 */
+	int (*list)(const struct gate_request *r, struct buf *out) must_check;
+	/*
+	 * Calls one: mcp_own_result() or mcp_own_error() follows, at once or
+	 * later.  args: its arguments in m, NONE when there are none.
+	 */
+	void (*call)(struct mcp_call *c, struct view tool, const struct jrpc *m,
+	    const struct jscan_span *args);
+	/* The client is gone: no answer is wanted any more. */
+	void (*forget)(struct mcp_call *c);
+};
+
+struct mcp_door {
+	const char *name; /* "mcp_agent" */
+	const char *principal;
+	bool agent; /* reserved names are refused whatever the patterns */
+	const struct mcp_own *own; /* NULL: none */
+};
+
+/* ---- for modules: the hooks and callbacks of gate_module -------------------- */
+
+int mcp_setup(struct gate *g) must_check;
+void mcp_stop(struct gate *g);
+enum gate_verdict mcp_head(struct gate_request *r, const struct mcp_door *door);
+enum gate_verdict mcp_message(struct gate_request *r);
+enum gate_verdict mcp_finish(struct gate_request *r);
+void mcp_room(struct gate_request *r);
+void mcp_body(struct gate_request *r, struct view data);
+void mcp_body_end(struct gate_request *r);
+void mcp_gone(struct gate_request *r, enum exchange_gone why);
+void mcp_expire(struct gate_request *r, enum gate_expiry why);
+size_t mcp_holds(const struct gate_request *r);
+
+/* ---- for tools of a door's own ---------------------------------------------- */
+
+struct gate_request *mcp_call_request(const struct mcp_call *c);
+/* NULL: it is over. */
+struct episode *mcp_call_episode(const struct mcp_call *c);
+void **mcp_call_ctx(struct mcp_call *c); /* the tool's, NULL at first */
+/* The result's object, or an error; either ends the call. */
+void mcp_own_result(struct mcp_call *c, struct view result);
+void mcp_own_error(struct mcp_call *c, enum jrpc_code code,
+    const char *message);
+/* Whether the location's patterns let a tool be seen and called. */
+bool mcp_visible(const struct gate_request *r, struct view tool);
+
+#endif

@@ -1,0 +1,184 @@
+/* What core/gate/mcp*.c share; nobody else includes it. */
+#ifndef SP_GATE_MCP_PRIV_H
+#define SP_GATE_MCP_PRIV_H
+
+#include <sys/queue.h>
+
+#include "gate/mcp.h"
+#include "gate/websock.h"
+#include "gate/worker.h"
+
+enum {
+	MCP_ID_CHARS = 32, /* of a session's id */
+	MCP_BATCH_MAX = 100, /* messages of a batch */
+	MCP_CALLS_MAX = 64, /* in flight of one client */
+	MCP_ASKED_MAX = 32, /* requests of a worker that a client may answer */
+	MCP_TOOL_MAX = 1024, /* bytes of a tool's name */
+	MCP_RPC_ID_MAX = 1024, /* of a message's id, as written */
+	MCP_ANSWER_MAX = 17 * 1024 * 1024, /* one answer */
+	MCP_REPLY_MAX = 64 * 1024 * 1024, /* all answers of a batch */
+	MCP_KEEPALIVE_MS = 15000, /* between comments of a stream */
+	MCP_STREAM_QUEUE_MAX = 1024 * 1024, /* unread events of a GET stream */
+	MCP_SOCKET_QUEUE_MAX = 100 * 1024 * 1024, /* unread of a WebSocket */
+	MCP_SOCKET_MESSAGE_MAX = 16 * 1024 * 1024, /* that comes by it */
+	MCP_PING_MS = 20000,
+	MCP_PONG_MS = 20000,
+};
+
+struct mcp_client;
+struct mcp_surface;
+
+/* A request of the worker's that went to a client, by its id as written. */
+struct mcp_asked {
+	LIST_ENTRY(mcp_asked) link;
+	struct view id; /* behind this struct */
+};
+
+/* What a client has said of itself; of a WebSocket, its own. */
+struct mcp_peer {
+	unsigned features; /* conf_mcp_feature bits that it can answer */
+	LIST_HEAD(, mcp_asked) asked;
+	unsigned asked_n;
+};
+
+struct mcp_session {
+	TAILQ_ENTRY(mcp_session) link; /* of its surface, last used last */
+	struct mcp_surface *surface;
+	char id[MCP_ID_CHARS + 5]; /* or a UUID: openenv/session/create */
+	bool plain; /* a handle of the plain dialect */
+	bool ended; /* freed with its last client */
+	uint64_t used_ms;
+	struct mcp_peer peer;
+	LIST_HEAD(, mcp_client) clients;
+	struct mcp_client *stream; /* its GET; NULL */
+};
+
+enum mcp_how {
+	MCP_PLAIN, /* a POST of openenvd's clients */
+	MCP_POST, /* of the specification */
+	MCP_STREAM, /* GET */
+	MCP_DELETE,
+	MCP_SOCKET,
+};
+
+/* One HTTP request, or one WebSocket. */
+struct mcp_client {
+	struct gate_request *r;
+	const struct mcp_door *door;
+	const struct conf_mcp *conf;
+	enum mcp_how how;
+	bool spec; /* the dialect of answers */
+	char episode[EPISODE_ID_MAX + 1];
+	struct mcp_session *session;
+	LIST_ENTRY(mcp_client) link; /* of the session's clients */
+	struct mcp_peer *peer; /* the session's, or own; NULL: none */
+	LIST_HEAD(, mcp_call) calls;
+	unsigned calls_n;
+	/* a POST */
+	bool sse, batch, started;
+	bool in_hook; /* the reply is made when it returns */
+	struct buf out; /* answers until the reply */
+	unsigned out_n;
+	struct loop_timer *timer;
+	/* a GET stream, a WebSocket after initialize */
+	struct worker_watch watch;
+	bool watching;
+	/* a WebSocket */
+	struct websock *ws;
+	struct mcp_peer own;
+	uint64_t lost; /* messages that found no room */
+};
+
+/* One message that is answered later. */
+struct mcp_call {
+	LIST_ENTRY(mcp_call) link;
+	struct mcp_client *client;
+	const char *operation; /* for the log: static */
+	struct buf text; /* the message as it goes to the worker */
+	struct buf id; /* as the client wrote it; empty: null */
+	struct buf tool;
+	uint64_t started_us;
+	struct worker_call *wc; /* NULL: it is not with the worker */
+	struct worker_watch ready; /* initialize waits for the worker */
+	bool waits, list, fed, own;
+	void *ctx; /* of a tool of the door's own */
+};
+
+/* ---- mcp.c ------------------------------------------------------------------ */
+
+/* The episode, or NULL: it is over. */
+struct episode *mcp_episode(const struct mcp_client *c);
+
+/* ---- mcp_session.c ---------------------------------------------------------- */
+
+struct mcp_set;
+struct mcp_set *mcp_session_set_new(void) must_check;
+void mcp_session_set_free(struct mcp_set *s);
+/* 0; SP_E_LIMIT there are as many as may be; SP_E_NOMEM. */
+int mcp_session_new(const struct mcp_client *c, bool plain,
+    struct mcp_session **out) must_check;
+/* One of that door and episode, now used; NULL: unknown. */
+struct mcp_session *mcp_session_find(const struct mcp_client *c, struct view id,
+    bool plain);
+void mcp_session_enter(struct mcp_session *s, struct mcp_client *c);
+void mcp_session_leave(struct mcp_client *c);
+/* Nobody finds it any more; its stream and calls end. */
+void mcp_session_end(struct mcp_session *s);
+/* Remembers a request of the worker's: 0; SP_E_LIMIT; SP_E_NOMEM. */
+int mcp_session_ask(struct mcp_peer *p, struct view id) must_check;
+/* Whether such a request is open; it is not from now on. */
+bool mcp_session_answered(struct mcp_peer *p, struct view id);
+void mcp_session_peer_clear(struct mcp_peer *p);
+
+/* ---- mcp_serve.c ------------------------------------------------------------ */
+
+/*
+ * Serves one message in the client's dialect; its answer, if it gets one,
+ * comes by mcp_client_answer(), at once or later.
+ * Returns: 1 an answer comes or came; 0 none is due; SP_E_NOMEM.
+ */
+int mcp_serve(struct mcp_client *c, struct view text) must_check;
+/* All calls of a client are taken back. */
+void mcp_serve_forget(struct mcp_client *c);
+/* An error of ours as an answer; data null in the plain dialect. */
+int mcp_serve_error(struct mcp_client *c, struct view id, int code,
+    const char *message) must_check;
+/* What the worker says to a client on its own account. */
+void mcp_serve_heard(struct mcp_client *c, struct view json);
+
+/* ---- mcp_text.c ------------------------------------------------------------- */
+
+/*
+ * tools/list: the worker's answer without what is hidden, and with what the
+ * door has of its own on the last page.
+ * Returns: 0; SP_E_PROTO the answer is none; SP_E_NOMEM; SP_E_LIMIT.
+ */
+int mcp_text_list(const struct mcp_client *c, struct view answer,
+    struct buf *out) must_check;
+/* The result of initialize.  params: raw, or empty. */
+int mcp_text_initialize(const struct mcp_client *c, struct view worker,
+    struct view params, struct buf *out) must_check;
+/* What the client of `initialize` can answer: conf_mcp_feature bits. */
+unsigned mcp_text_features(struct view params);
+bool mcp_text_version_known(struct view version);
+/* "2025-11-25, ...", for messages. */
+extern const char mcp_text_versions[];
+
+/* ---- mcp_http.c, mcp_ws.c: what a client is told ---------------------------- */
+
+/* A whole answer; of a POST, it may be the last. */
+void mcp_client_answer(struct mcp_client *c, struct view json);
+/* Before an answer.  False: it cannot be told (the plain dialect, no room). */
+bool mcp_client_tell(struct mcp_client *c, struct view json);
+/* The session of a client has ended. */
+void mcp_client_end(struct mcp_client *c);
+
+enum gate_verdict mcp_http_message(struct mcp_client *c);
+void mcp_http_answer(struct mcp_client *c, struct view json);
+bool mcp_http_tell(struct mcp_client *c, struct view json);
+void mcp_http_end(struct mcp_client *c);
+enum gate_verdict mcp_ws_message(struct mcp_client *c);
+void mcp_ws_answer(struct mcp_client *c, struct view json);
+bool mcp_ws_tell(struct mcp_client *c, struct view json);
+
+#endif

@@ -1,0 +1,302 @@
+/* Sessions of MCP clients: bounded by door and episode, and they expire. */
+#include "config.h"
+
+#include "gate/mcp_priv.h"
+
+#include "base/hmap.h"
+#include "base/mem.h"
+#include "crypt/rnd.h"
+#include "gate/gate_priv.h"
+
+enum { SESSION_ALL_MAX = 1000000 };
+
+/* Those of one door in one episode: no other's can crowd them out. */
+struct mcp_surface {
+	LIST_ENTRY(mcp_surface) link;
+	struct mcp_set *set;
+	const struct mcp_door *door;
+	char episode[EPISODE_ID_MAX + 1];
+	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
+	size_t n;
+};
+
+struct mcp_set {
+	LIST_HEAD(, mcp_surface) surfaces;
+	struct hmap *by_id;
+};
+
+struct mcp_set *
+mcp_session_set_new(void)
+{
+	struct mcp_set *s = mem_calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return NULL;
+	LIST_INIT(&s->surfaces);
+	s->by_id = hmap_new(SESSION_ALL_MAX);
+	if (s->by_id != NULL)
+		return s;
+	mem_free(s);
+	return NULL;
+}
+
+/* ---- requests of the worker's ----------------------------------------------- */
+
+int
+mcp_session_ask(struct mcp_peer *p, struct view id)
+{
+	struct mcp_asked *a;
+
+	if (p->asked_n >= MCP_ASKED_MAX || id.n > MCP_RPC_ID_MAX)
+		return SP_E_LIMIT;
+	a = mem_alloc(sizeof(*a) + id.n);
+	if (a == NULL)
+		return SP_E_NOMEM;
+	memcpy(a + 1, id.p, id.n);
+	a->id = view_of(a + 1, id.n);
+	LIST_INSERT_HEAD(&p->asked, a, link);
+	p->asked_n++;
+	return SP_OK;
+}
+
+static void
+session_asked_free(struct mcp_peer *p, struct mcp_asked *a)
+{
+	LIST_REMOVE(a, link);
+	p->asked_n--;
+	mem_free(a);
+}
+
+bool
+mcp_session_answered(struct mcp_peer *p, struct view id)
+{
+	struct mcp_asked *a;
+
+	LIST_FOREACH (a, &p->asked, link) {
+		if (!view_eq(a->id, id))
+			continue;
+		session_asked_free(p, a);
+		return true;
+	}
+	return false;
+}
+
+void
+mcp_session_peer_clear(struct mcp_peer *p)
+{
+	struct mcp_asked *a;
+
+	while ((a = LIST_FIRST(&p->asked)) != NULL)
+		session_asked_free(p, a);
+}
+
+/* ---- life ------------------------------------------------------------------- */
+
+static void
+session_free(struct mcp_session *s)
+{
+	mcp_session_peer_clear(&s->peer);
+	mem_free(s);
+}
+
+/* Nobody finds it any more; a surface goes with its last one. */
+static void
+session_take_out(struct mcp_session *s)
+{
+	struct mcp_surface *f = s->surface;
+
+	(void)hmap_del(f->set->by_id, view_str(s->id));
+	TAILQ_REMOVE(&f->sessions, s, link);
+	s->surface = NULL;
+	s->ended = true;
+	if (--f->n > 0)
+		return;
+	LIST_REMOVE(f, link);
+	mem_free(f);
+}
+
+void
+mcp_session_end(struct mcp_session *s)
+{
+	struct mcp_client *c, *next;
+
+	if (s->ended)
+		return;
+	session_take_out(s);
+	for (c = LIST_FIRST(&s->clients); c != NULL; c = next) {
+		next = LIST_NEXT(c, link);
+		mcp_client_end(c);
+	}
+	if (LIST_EMPTY(&s->clients))
+		session_free(s);
+}
+
+void
+mcp_session_set_free(struct mcp_set *s)
+{
+	struct mcp_surface *f;
+	struct mcp_session *one;
+
+	if (s == NULL)
+		return;
+	while ((f = LIST_FIRST(&s->surfaces)) != NULL) {
+		one = TAILQ_FIRST(&f->sessions);
+		session_take_out(one);
+		if (LIST_EMPTY(&one->clients))
+			session_free(one);
+	}
+	hmap_free(s->by_id);
+	mem_free(s);
+}
+
+void
+mcp_session_enter(struct mcp_session *s, struct mcp_client *c)
+{
+	LIST_INSERT_HEAD(&s->clients, c, link);
+	c->session = s;
+	c->peer = &s->peer;
+}
+
+void
+mcp_session_leave(struct mcp_client *c)
+{
+	struct mcp_session *s = c->session;
+
+	if (s == NULL)
+		return;
+	c->session = NULL;
+	c->peer = NULL;
+	LIST_REMOVE(c, link);
+	if (s->stream == c)
+		s->stream = NULL;
+	s->used_ms = loop_now_ms(gate_loop(c->r->gate));
+	if (s->ended && LIST_EMPTY(&s->clients))
+		session_free(s);
+}
+
+/* ---- finding and making ----------------------------------------------------- */
+
+static struct mcp_surface *
+session_surface(const struct mcp_client *c)
+{
+	struct mcp_surface *f;
+
+	LIST_FOREACH (f, &c->r->gate->mcp->surfaces, link)
+		if (f->door == c->door && strcmp(f->episode, c->episode) == 0)
+			return f;
+	return NULL;
+}
+
+/* Those that nobody has used for long; the oldest stand first. */
+static void
+session_expire(const struct mcp_client *c, struct mcp_surface *f)
+{
+	uint64_t now = loop_now_ms(gate_loop(c->r->gate));
+	struct mcp_session *s, *next;
+
+	for (s = TAILQ_FIRST(&f->sessions); s != NULL; s = next) {
+		next = TAILQ_NEXT(s, link);
+		if (now - s->used_ms < c->conf->session_timeout_ms)
+			return;
+		/* the surface may go with its last one */
+		if (LIST_EMPTY(&s->clients))
+			mcp_session_end(s);
+	}
+}
+
+struct mcp_session *
+mcp_session_find(const struct mcp_client *c, struct view id, bool plain)
+{
+	struct mcp_surface *f = session_surface(c);
+	struct mcp_session *s;
+
+	if (f != NULL)
+		session_expire(c, f);
+	s = hmap_get(c->r->gate->mcp->by_id, id);
+	f = session_surface(c);
+	if (s == NULL || s->surface != f || s->plain != plain)
+		return NULL;
+	s->used_ms = loop_now_ms(gate_loop(c->r->gate));
+	TAILQ_REMOVE(&f->sessions, s, link);
+	TAILQ_INSERT_TAIL(&f->sessions, s, link);
+	return s;
+}
+
+static struct mcp_surface *
+session_surface_new(const struct mcp_client *c)
+{
+	struct mcp_surface *f = mem_calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return NULL;
+	f->set = c->r->gate->mcp;
+	f->door = c->door;
+	memcpy(f->episode, c->episode, sizeof(f->episode));
+	TAILQ_INIT(&f->sessions);
+	LIST_INSERT_HEAD(&f->set->surfaces, f, link);
+	return f;
+}
+
+/* RFC 9562 s5.4: what clients of openenvd are given. */
+static void
+session_uuid(char *out)
+{
+	static const char hex[] = "0123456789abcdef";
+	unsigned char b[16];
+	size_t i, at = 0;
+
+	rnd_bytes(b, sizeof(b));
+	b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+	b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+	for (i = 0; i < sizeof(b); i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			out[at++] = '-';
+		out[at++] = hex[b[i] >> 4];
+		out[at++] = hex[b[i] & 15];
+	}
+	out[at] = '\0';
+}
+
+int
+mcp_session_new(const struct mcp_client *c, bool plain,
+    struct mcp_session **out)
+{
+	struct mcp_surface *f = session_surface(c);
+	struct mcp_session *s;
+	int rc;
+
+	if (f != NULL && f->n >= c->conf->sessions) {
+		session_expire(c, f);
+		f = session_surface(c);
+	}
+	if (f != NULL && f->n >= c->conf->sessions)
+		return SP_E_LIMIT;
+	s = mem_calloc(1, sizeof(*s));
+	if (s == NULL)
+		return SP_E_NOMEM;
+	if (f == NULL)
+		f = session_surface_new(c);
+	if (f == NULL) {
+		mem_free(s);
+		return SP_E_NOMEM;
+	}
+	s->surface = f;
+	s->plain = plain;
+	s->used_ms = loop_now_ms(gate_loop(c->r->gate));
+	LIST_INIT(&s->clients);
+	LIST_INIT(&s->peer.asked);
+	if (plain)
+		session_uuid(s->id);
+	else
+		rnd_token(s->id, MCP_ID_CHARS);
+	TAILQ_INSERT_TAIL(&f->sessions, s, link);
+	f->n++;
+	rc = hmap_add(f->set->by_id, view_str(s->id), s);
+	if (rc != SP_OK) {
+		session_take_out(s);
+		session_free(s);
+		return rc;
+	}
+	*out = s;
+	return SP_OK;
+}
