@@ -2,6 +2,8 @@
 #include "episodes_conf.h"
 #include "health_conf.h"
 #include "llm_intercept_conf.h"
+#include "mcp_agent_conf.h"
+#include "mcp_grader_conf.h"
 #include "sessions_conf.h"
 #include "status_conf.h"
 #include "upstreams_conf.h"
@@ -13,5 +15,7 @@ const struct conf_module *const conf_modules[] = {
 	&episodes_conf,
 	&status_conf,
 	&health_conf,
+	&mcp_agent_conf,
+	&mcp_grader_conf,
 	NULL,
 };

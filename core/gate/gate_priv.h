@@ -95,6 +95,7 @@ struct gate {
 	int (*helper_send)(void *arg, enum message_type type, struct view body,
 	    int fd);
 	void *helper_arg;
+	struct mcp_set *mcp; /* sessions of MCP clients, while it serves */
 	struct pressure *pressure;
 	struct quota *quota; /* of connections */
 	unsigned extra_n; /* those that are one too many */

@@ -68,6 +68,14 @@ void **mcp_call_ctx(struct mcp_call *c); /* the tool's, NULL at first */
 void mcp_own_result(struct mcp_call *c, struct view result);
 void mcp_own_error(struct mcp_call *c, enum jrpc_code code,
     const char *message);
+/*
+ * Records of struct sandbox_change as a JSON array of those whose path in
+ * /workspace one of the patterns matches, appended.  A path that is not UTF-8
+ * has lone surrogates for its bytes, as Python's os.fsdecode() has them.
+ * Returns: 0; SP_E_NOMEM; SP_E_LIMIT; SP_E_PROTO they make no sense.
+ */
+int mcp_change_list(struct view records, const struct conf_list *globs,
+    struct buf *out) must_check;
 /* Whether the location's patterns let a tool be seen and called. */
 bool mcp_visible(const struct gate_request *r, struct view tool);
 

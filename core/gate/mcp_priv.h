@@ -69,13 +69,17 @@ struct mcp_client {
 	enum mcp_how how;
 	bool spec; /* the dialect of answers */
 	char episode[EPISODE_ID_MAX + 1];
+	uint64_t born_us; /* that episode's created_us */
+	struct episode_watch life; /* of it */
+	bool living; /* that watch */
+	bool ended; /* it is told nothing any more */
 	struct mcp_session *session;
 	LIST_ENTRY(mcp_client) link; /* of the session's clients */
 	struct mcp_peer *peer; /* the session's, or own; NULL: none */
 	LIST_HEAD(, mcp_call) calls;
 	unsigned calls_n;
 	/* a POST */
-	bool sse, batch, started;
+	bool sse, batch;
 	bool in_hook; /* the reply is made when it returns */
 	struct buf out; /* answers until the reply */
 	unsigned out_n;
@@ -85,6 +89,7 @@ struct mcp_client {
 	bool watching;
 	/* a WebSocket */
 	struct websock *ws;
+	bool paused;
 	struct mcp_peer own;
 	uint64_t lost; /* messages that found no room */
 };
@@ -108,6 +113,8 @@ struct mcp_call {
 
 /* The episode, or NULL: it is over. */
 struct episode *mcp_episode(const struct mcp_client *c);
+/* Hears what the worker says to nobody in particular. */
+void mcp_client_watch(struct mcp_client *c);
 
 /* ---- mcp_session.c ---------------------------------------------------------- */
 
@@ -140,6 +147,8 @@ void mcp_session_peer_clear(struct mcp_peer *p);
 int mcp_serve(struct mcp_client *c, struct view text) must_check;
 /* All calls of a client are taken back. */
 void mcp_serve_forget(struct mcp_client *c);
+/* The episode has ended: calls that wait for its worker fail. */
+void mcp_serve_over(struct mcp_client *c);
 /* An error of ours as an answer; data null in the plain dialect. */
 int mcp_serve_error(struct mcp_client *c, struct view id, int code,
     const char *message) must_check;
@@ -170,15 +179,20 @@ extern const char mcp_text_versions[];
 void mcp_client_answer(struct mcp_client *c, struct view json);
 /* Before an answer.  False: it cannot be told (the plain dialect, no room). */
 bool mcp_client_tell(struct mcp_client *c, struct view json);
-/* The session of a client has ended. */
+/* Its session or episode has ended, or there was no memory. */
 void mcp_client_end(struct mcp_client *c);
 
+bool mcp_http_is_spec(const struct mcp_client *c);
 enum gate_verdict mcp_http_message(struct mcp_client *c);
+enum gate_verdict mcp_http_no_episode(struct mcp_client *c);
+/* The reply becomes a stream: 0; SP_E_*. */
+int mcp_http_open(struct mcp_client *c) must_check;
 void mcp_http_answer(struct mcp_client *c, struct view json);
 bool mcp_http_tell(struct mcp_client *c, struct view json);
 void mcp_http_end(struct mcp_client *c);
 enum gate_verdict mcp_ws_message(struct mcp_client *c);
 void mcp_ws_answer(struct mcp_client *c, struct view json);
 bool mcp_ws_tell(struct mcp_client *c, struct view json);
+void mcp_ws_end(struct mcp_client *c);
 
 #endif

@@ -697,6 +697,19 @@ init_changed(void *arg, enum worker_state state)
 	worker_watch(worker_of(mcp_episode(k->client)), &k->ready);
 }
 
+void
+mcp_serve_over(struct mcp_client *c)
+{
+	struct buf out = BUF_INIT(4096);
+	struct mcp_call *k, *next;
+
+	for (k = LIST_FIRST(&c->calls); k != NULL; k = next) {
+		next = LIST_NEXT(k, link);
+		if (k->waits)
+			call_end(k, "gone", &out, SP_E_GONE);
+	}
+}
+
 static int
 spec_initialize(struct mcp_client *c, const struct jrpc *m)
 {

@@ -16,6 +16,7 @@ struct mcp_surface {
 	struct mcp_set *set;
 	const struct mcp_door *door;
 	char episode[EPISODE_ID_MAX + 1];
+	uint64_t born_us; /* that episode's created_us */
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
 	size_t n;
 };
@@ -182,7 +183,8 @@ session_surface(const struct mcp_client *c)
 	struct mcp_surface *f;
 
 	LIST_FOREACH (f, &c->r->gate->mcp->surfaces, link)
-		if (f->door == c->door && strcmp(f->episode, c->episode) == 0)
+		if (f->door == c->door && f->born_us == c->born_us &&
+		    strcmp(f->episode, c->episode) == 0)
 			return f;
 	return NULL;
 }
@@ -222,6 +224,26 @@ mcp_session_find(const struct mcp_client *c, struct view id, bool plain)
 	return s;
 }
 
+/* Those of episodes that are over. */
+static void
+session_sweep(const struct mcp_client *c)
+{
+	struct mcp_surface *f, *next;
+	const struct episode *ep;
+	size_t n;
+
+	for (f = LIST_FIRST(&c->r->gate->mcp->surfaces); f != NULL; f = next) {
+		next = LIST_NEXT(f, link);
+		ep = episode_find(gate_episodes(c->r->gate),
+		    view_str(f->episode));
+		if (ep != NULL && ep->created_us == f->born_us)
+			continue;
+		/* the surface goes with the last one */
+		for (n = f->n; n > 0; n--)
+			mcp_session_end(TAILQ_FIRST(&f->sessions));
+	}
+}
+
 static struct mcp_surface *
 session_surface_new(const struct mcp_client *c)
 {
@@ -229,6 +251,8 @@ session_surface_new(const struct mcp_client *c)
 
 	if (f == NULL)
 		return NULL;
+	session_sweep(c);
+	f->born_us = c->born_us;
 	f->set = c->r->gate->mcp;
 	f->door = c->door;
 	memcpy(f->episode, c->episode, sizeof(f->episode));

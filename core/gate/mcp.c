@@ -1,0 +1,301 @@
+/* The doors that speak MCP: from a request to its client. */
+#include "config.h"
+
+#include "gate/mcp_priv.h"
+
+#include "base/mem.h"
+#include "gate/gate_priv.h"
+
+/* ---- life ------------------------------------------------------------------- */
+
+int
+mcp_setup(struct gate *g)
+{
+	if (g->mcp == NULL)
+		g->mcp = mcp_session_set_new();
+	return g->mcp != NULL ? SP_OK : SP_E_NOMEM;
+}
+
+void
+mcp_stop(struct gate *g)
+{
+	mcp_session_set_free(g->mcp);
+	g->mcp = NULL;
+}
+
+struct episode *
+mcp_episode(const struct mcp_client *c)
+{
+	struct episode *ep =
+	    episode_find(gate_episodes(c->r->gate), view_str(c->episode));
+
+	/* another one may have the name by now */
+	return ep != NULL && ep->created_us == c->born_us &&
+		ep->state != EPISODE_GONE
+	    ? ep
+	    : NULL;
+}
+
+bool
+mcp_visible(const struct gate_request *r, struct view tool)
+{
+	const struct mcp_client *c = r->ctx;
+
+	return !(c->door->agent && conf_mcp_reserved(tool)) &&
+	    door_match_any(&c->conf->tools, tool);
+}
+
+/* ---- what a client is told -------------------------------------------------- */
+
+void
+mcp_client_answer(struct mcp_client *c, struct view json)
+{
+	if (c->how == MCP_SOCKET)
+		mcp_ws_answer(c, json);
+	else
+		mcp_http_answer(c, json);
+}
+
+bool
+mcp_client_tell(struct mcp_client *c, struct view json)
+{
+	if (c->how == MCP_SOCKET)
+		return mcp_ws_tell(c, json);
+	return c->how != MCP_PLAIN && mcp_http_tell(c, json);
+}
+
+void
+mcp_client_end(struct mcp_client *c)
+{
+	if (c->ended)
+		return;
+	c->ended = true;
+	mcp_serve_forget(c);
+	if (c->how == MCP_SOCKET)
+		mcp_ws_end(c);
+	else
+		mcp_http_end(c);
+}
+
+/* ---- following its episode -------------------------------------------------- */
+
+static void
+client_heard(void *arg, struct view json)
+{
+	struct mcp_client *c = arg;
+	struct jrpc m;
+
+	/* what asks for an answer, of several clients one would give it */
+	if (jrpc_read(json, &m) == SP_OK && m.kind == JRPC_NOTIFICATION)
+		mcp_serve_heard(c, json);
+}
+
+void
+mcp_client_watch(struct mcp_client *c)
+{
+	struct episode *ep = mcp_episode(c);
+	struct worker *w = ep != NULL ? worker_of(ep) : NULL;
+
+	if (w == NULL || c->watching)
+		return;
+	c->watch.message = client_heard;
+	c->watch.arg = c;
+	c->watching = true;
+	worker_watch(w, &c->watch);
+}
+
+/* Its worker's calls are over by themselves. */
+static void
+client_news(void *arg, struct episode *ep, const struct episode_news *n)
+{
+	struct mcp_client *c = arg;
+
+	(void)ep;
+	if (n->what != EPISODE_ENDED)
+		return;
+	episode_unwatch(&c->life);
+	c->living = false;
+	if (c->watching)
+		worker_unwatch(&c->watch);
+	c->watching = false;
+	if (c->how == MCP_STREAM || c->how == MCP_SOCKET)
+		mcp_client_end(c);
+	else
+		mcp_serve_over(c);
+}
+
+/* ---- hooks ------------------------------------------------------------------ */
+
+static enum gate_verdict
+client_deny(struct gate_request *r, unsigned status, const char *code,
+    const char *reason)
+{
+	r->status = status;
+	r->code = code;
+	r->reason = reason;
+	return GATE_DENY;
+}
+
+/* openenvd's clients POST, and nothing else. */
+static enum gate_verdict
+client_how(struct mcp_client *c)
+{
+	struct view method = c->r->x->request.method;
+	int asked = websocket_asked(&c->r->x->request);
+
+	if (asked == SP_OK) {
+		c->how = MCP_SOCKET;
+		c->r->streams = true;
+		return GATE_PASS;
+	}
+	if (asked == SP_E_SYNTAX)
+		return client_deny(c->r, 400, "bad_handshake",
+		    "the WebSocket's handshake lacks a field, or has a wrong "
+		    "one");
+	if (asked == SP_E_UNSUPPORTED)
+		return client_deny(c->r, 426, "bad_version",
+		    "Sec-WebSocket-Version must be 13");
+	c->spec = mcp_http_is_spec(c);
+	if (view_eq(method, VIEW("POST")))
+		c->how = c->spec ? MCP_POST : MCP_PLAIN;
+	else if (c->spec && view_eq(method, VIEW("GET")))
+		c->how = MCP_STREAM;
+	else if (c->spec && view_eq(method, VIEW("DELETE")))
+		c->how = MCP_DELETE;
+	else {
+		c->r->allow = c->spec ? "GET, POST, DELETE" : "POST";
+		return client_deny(c->r, 405, "method_not_allowed",
+		    "this path takes POST");
+	}
+	return GATE_PASS;
+}
+
+enum gate_verdict
+mcp_head(struct gate_request *r, const struct mcp_door *door)
+{
+	struct mcp_client *c = mem_calloc(1, sizeof(*c));
+	enum gate_verdict v;
+
+	if (c == NULL)
+		return GATE_FAIL;
+	c->r = r;
+	c->door = door;
+	c->conf = r->conf;
+	LIST_INIT(&c->calls);
+	LIST_INIT(&c->own.asked);
+	buf_init(&c->out, MCP_REPLY_MAX);
+	r->ctx = c;
+	v = door_origin(r);
+	return v == GATE_PASS ? client_how(c) : v;
+}
+
+enum gate_verdict
+mcp_message(struct gate_request *r)
+{
+	struct mcp_client *c = r->ctx;
+	struct episode *ep;
+	enum gate_verdict v = door_episode(r, c->conf->environment, &ep);
+
+	/* openenvd has an episode always, and HTTP is never at fault */
+	if (v == GATE_DENY && r->status == 503 && c->how == MCP_PLAIN)
+		return mcp_http_no_episode(c);
+	if (v != GATE_PASS)
+		return v;
+	memcpy(c->episode, ep->id, sizeof(c->episode));
+	c->born_us = ep->created_us;
+	r->x->patient = true;
+	c->in_hook = true;
+	v = c->how == MCP_SOCKET ? mcp_ws_message(c) : mcp_http_message(c);
+	c->in_hook = false;
+	if (v != GATE_HOLD)
+		return v;
+	c->life.news = client_news;
+	c->life.arg = c;
+	c->living = true;
+	episode_watch(ep, &c->life);
+	return GATE_HOLD;
+}
+
+enum gate_verdict
+mcp_finish(struct gate_request *r)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c == NULL)
+		return GATE_PASS;
+	c->ended = true;
+	mcp_serve_forget(c);
+	if (c->watching)
+		worker_unwatch(&c->watch);
+	if (c->living)
+		episode_unwatch(&c->life);
+	mcp_session_leave(c);
+	mcp_session_peer_clear(&c->own);
+	loop_timer_free(c->timer);
+	buf_clear(&c->out);
+	r->ctx = NULL;
+	mem_free(c);
+	return GATE_PASS;
+}
+
+void
+mcp_room(struct gate_request *r)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c != NULL && c->ws != NULL)
+		websock_on_room(c->ws);
+}
+
+void
+mcp_body(struct gate_request *r, struct view data)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c->ws != NULL)
+		websock_on_body(c->ws, data);
+}
+
+void
+mcp_body_end(struct gate_request *r)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c->ws != NULL)
+		websock_on_body_end(c->ws);
+}
+
+void
+mcp_gone(struct gate_request *r, enum exchange_gone why)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c != NULL && c->ws != NULL)
+		websock_on_gone(c->ws, why);
+}
+
+void
+mcp_expire(struct gate_request *r, enum gate_expiry why)
+{
+	struct mcp_client *c = r->ctx;
+
+	if (c->ws != NULL)
+		websock_on_expire(c->ws, why);
+	else
+		mcp_client_end(c);
+}
+
+size_t
+mcp_holds(const struct gate_request *r)
+{
+	const struct mcp_client *c = r->ctx;
+	const struct mcp_call *k;
+	size_t n;
+
+	if (c == NULL)
+		return 0;
+	n = buf_len(&c->out) + (c->ws != NULL ? websock_holds(c->ws) : 0);
+	LIST_FOREACH (k, &c->calls, link)
+		n += k->text.cap;
+	return n;
+}

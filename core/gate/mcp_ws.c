@@ -1,0 +1,113 @@
+/* MCP over a WebSocket: a message of JSON-RPC in each of its messages. */
+#include "config.h"
+
+#include "gate/mcp_priv.h"
+
+enum {
+	WS_CALLS_PLAIN = 1, /* answers come in the order of what asked */
+	WS_CALLS_SPEC = MCP_CALLS_MAX / 2,
+};
+
+/* Takes no more while as much as may be is in flight. */
+static void
+ws_pace(struct mcp_client *c)
+{
+	bool busy =
+	    c->calls_n >= (unsigned)(c->spec ? WS_CALLS_SPEC : WS_CALLS_PLAIN);
+
+	if (c->ws != NULL && busy != c->paused) {
+		c->paused = busy;
+		websock_pause(c->ws, busy);
+	}
+}
+
+static void
+ws_send(struct mcp_client *c, struct view json)
+{
+	int rc = c->ws != NULL ? websock_send(c->ws, json) : SP_E_GONE;
+
+	/* an answer that is lost would be waited for for ever */
+	if (rc == SP_E_LIMIT)
+		websock_close(c->ws, WEBSOCKET_AGAIN_LATER,
+		    VIEW("too much is unread"));
+	else if (rc != SP_OK && rc != SP_E_GONE)
+		websock_close(c->ws, WEBSOCKET_INTERNAL, VIEW_NONE);
+}
+
+void
+mcp_ws_answer(struct mcp_client *c, struct view json)
+{
+	ws_send(c, json);
+	if (c->spec && c->peer != NULL)
+		mcp_client_watch(c);
+	ws_pace(c);
+}
+
+bool
+mcp_ws_tell(struct mcp_client *c, struct view json)
+{
+	if (!c->spec || c->ws == NULL)
+		return false;
+	if (websock_queued(c->ws) > MCP_STREAM_QUEUE_MAX) {
+		c->lost++;
+		return false;
+	}
+	return websock_send(c->ws, json) == SP_OK;
+}
+
+void
+mcp_ws_end(struct mcp_client *c)
+{
+	if (c->ws != NULL)
+		websock_close(c->ws, WEBSOCKET_GOING_AWAY, VIEW_NONE);
+}
+
+static void
+ws_on_message(void *arg, bool text, struct view data)
+{
+	struct mcp_client *c = arg;
+
+	if (c->ended)
+		return;
+	if (!text) {
+		websock_close(c->ws, WEBSOCKET_UNSUPPORTED,
+		    VIEW("text is expected"));
+		return;
+	}
+	if (mcp_serve(c, data) < 0) {
+		if (c->ws != NULL)
+			websock_close(c->ws, WEBSOCKET_INTERNAL, VIEW_NONE);
+		return;
+	}
+	ws_pace(c);
+}
+
+static void
+ws_on_closed(void *arg, unsigned code)
+{
+	struct mcp_client *c = arg;
+
+	(void)code;
+	c->ws = NULL;
+	c->ended = true;
+	mcp_serve_forget(c);
+}
+
+static const struct websock_params params = {
+	.message_max = MCP_SOCKET_MESSAGE_MAX,
+	.queue_max = MCP_SOCKET_QUEUE_MAX,
+	.ping_ms = MCP_PING_MS,
+	.pong_ms = MCP_PONG_MS,
+};
+static const struct websock_events events = {
+	.message = ws_on_message,
+	.closed = ws_on_closed,
+};
+
+enum gate_verdict
+mcp_ws_message(struct mcp_client *c)
+{
+	int rc = websock_accept(c->r, &params, &events, c, &c->ws);
+
+	return rc == SP_OK || rc == SP_E_GONE ? GATE_HOLD : GATE_FAIL;
+}

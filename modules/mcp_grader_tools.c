@@ -1,0 +1,469 @@
+/* grader.read_file and the others: arguments, values, errors. */
+#include "config.h"
+
+#include "mcp_grader_tools.h"
+
+#include "base/mem.h"
+#include "gate/feed.h"
+#include "gate/grading.h"
+#include "gate/worker.h"
+#include "json/jwrite.h"
+#include "mcp_grader_conf.h"
+
+enum {
+	TOOLS_VALUE_MAX = 64 * 1024 * 1024, /* JSON text of one value */
+	TOOLS_PATH_MAX = 4096,
+};
+
+#define FAILED "Environment operation failed"
+#define INVALID "Invalid parameters"
+
+/* A call that waits for its answer, one of the three. */
+struct tools_wait {
+	struct grading *grading;
+	struct worker_call *wc;
+};
+
+struct tools_row {
+	const char *name;
+	const char *description;
+	const char *properties; /* of its arguments, JSON */
+	const char *member; /* the only argument; NULL: none */
+	bool required, privileged;
+	void (*call)(struct mcp_call *c, struct view arg);
+};
+
+static const struct mcp_grader_conf *
+tools_conf(const struct gate_request *r)
+{
+	return r->conf;
+}
+
+/* ---- values ----------------------------------------------------------------- */
+
+int
+mcp_grader_tools_envelope(struct view value, struct buf *out)
+{
+	struct jwrite w;
+
+	jwrite_init(&w, out);
+	jwrite_object(&w);
+	jwrite_key(&w, "content");
+	jwrite_array(&w);
+	jwrite_object(&w);
+	jwrite_key(&w, "type");
+	jwrite_cstr(&w, "text");
+	jwrite_key(&w, "text");
+	jwrite_string(&w, value);
+	jwrite_end_object(&w);
+	jwrite_end_array(&w);
+	jwrite_key(&w, "isError");
+	jwrite_bool(&w, false);
+	jwrite_end_object(&w);
+	return jwrite_finish(&w);
+}
+
+static void
+tools_value(struct mcp_call *c, int rc, struct buf *value)
+{
+	struct buf out = BUF_INIT(TOOLS_VALUE_MAX);
+
+	if (rc == SP_OK)
+		rc = mcp_grader_tools_envelope(buf_view(value), &out);
+	buf_clear(value);
+	if (rc == SP_OK)
+		mcp_own_result(c, buf_view(&out));
+	else
+		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+	buf_clear(&out);
+}
+
+/* ---- what the helper found -------------------------------------------------- */
+
+/* The call's end: what it waited for is over. */
+static void
+tools_over(struct mcp_call *c)
+{
+	void **ctx = mcp_call_ctx(c);
+
+	mem_free(*ctx);
+	*ctx = NULL;
+}
+
+static void
+tools_fail(struct mcp_call *c, enum grading_result r)
+{
+	/* ValueError; all else is told as one */
+	if (r == GRADING_NOT_TEXT)
+		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+	else
+		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+}
+
+static void
+on_read(void *arg, enum grading_result r, struct view text, struct view what)
+{
+	struct mcp_call *c = arg;
+	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
+	struct jwrite w;
+
+	(void)what;
+	tools_over(c);
+	if (r != GRADING_OK) {
+		tools_fail(c, r);
+		return;
+	}
+	jwrite_init(&w, &value);
+	jwrite_string(&w, text);
+	tools_value(c, jwrite_finish(&w), &value);
+}
+
+static void
+on_diff(void *arg, enum grading_result r, struct view records, struct view what)
+{
+	struct mcp_call *c = arg;
+	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
+	const struct mcp_grader_conf *conf = tools_conf(mcp_call_request(c));
+
+	(void)what;
+	tools_over(c);
+	if (r == GRADING_OK)
+		tools_value(c,
+		    mcp_change_list(records, &conf->fs_read, &value),
+		    &value);
+	else
+		tools_fail(c, r);
+}
+
+static void
+on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
+    struct view what)
+{
+	struct mcp_call *c = arg;
+	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
+	struct jwrite w;
+
+	(void)what;
+	tools_over(c);
+	/* half of what it said is no verdict */
+	if (r != GRADING_OK || v->out_cut || v->err_cut) {
+		tools_fail(c, r == GRADING_OK ? GRADING_TOO_LARGE : r);
+		return;
+	}
+	jwrite_init(&w, &value);
+	jwrite_object(&w);
+	jwrite_key(&w, "returncode");
+	jwrite_i64(&w, v->returncode);
+	jwrite_key(&w, "stdout");
+	jwrite_string(&w, v->out);
+	jwrite_key(&w, "stderr");
+	jwrite_string(&w, v->err);
+	jwrite_end_object(&w);
+	tools_value(c, jwrite_finish(&w), &value);
+}
+
+static const struct grading_done grading_done = { on_read, on_diff,
+	on_verdict };
+
+static void
+on_state(void *arg, enum worker_result result, struct view body)
+{
+	struct mcp_call *c = arg;
+	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
+
+	tools_over(c);
+	if (result == WORKER_OK)
+		tools_value(c, buf_add_view(&value, body), &value);
+	else
+		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+}
+
+static const struct worker_caller state_caller = { .done = on_state };
+
+/* NULL: the call was ended with an error. */
+static struct tools_wait *
+tools_wait(struct mcp_call *c, struct episode **ep)
+{
+	struct tools_wait *t = NULL;
+
+	*ep = mcp_call_episode(c);
+	if (*ep != NULL)
+		t = mem_calloc(1, sizeof(*t));
+	*mcp_call_ctx(c) = t;
+	if (t == NULL)
+		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+	return t;
+}
+
+/* rc of what was asked: the answer follows, or there is none. */
+static void
+tools_asked(struct mcp_call *c, int rc)
+{
+	if (rc == SP_OK)
+		return;
+	tools_over(c);
+	mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+}
+
+/* ---- the tools -------------------------------------------------------------- */
+
+bool
+mcp_grader_tools_readable(const struct conf_list *globs, struct view path)
+{
+	struct view rest = path, piece;
+
+	if (!view_starts(path, VIEW("/")) || view_find(path, '\0') < path.n)
+		return false;
+	while (view_split(&rest, '/', &piece))
+		if (view_eq(piece, VIEW("..")))
+			return false;
+	return door_match_any(globs, path);
+}
+
+static void
+call_read(struct mcp_call *c, struct view path)
+{
+	struct tools_wait *t;
+	struct episode *ep;
+
+	if (!mcp_grader_tools_readable(&tools_conf(mcp_call_request(c))
+					    ->fs_read,
+		path)) {
+		mcp_own_error(c, JRPC_INVALID_PARAMS,
+		    "Operation not permitted");
+		return;
+	}
+	t = tools_wait(c, &ep);
+	if (t != NULL)
+		tools_asked(c,
+		    grading_read(ep, path, &grading_done, c, &t->grading));
+}
+
+static void
+call_diff(struct mcp_call *c, struct view since)
+{
+	struct tools_wait *t;
+	struct episode *ep;
+
+	if (since.n > 0 && !view_eq(since, VIEW("reset"))) {
+		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+		return;
+	}
+	t = tools_wait(c, &ep);
+	if (t != NULL)
+		tools_asked(c, grading_diff(ep, &grading_done, c, &t->grading));
+}
+
+/* A process with trust privileged has that name. */
+static bool
+is_privileged(const struct mcp_call *c, struct view name)
+{
+	const struct conf_environment *env =
+	    tools_conf(mcp_call_request(c))->mcp.environment;
+	size_t i;
+
+	for (i = 0; i < env->processes_n; i++)
+		if (env->processes[i].privileged &&
+		    view_eq(env->processes[i].name, name))
+			return true;
+	return false;
+}
+
+static void
+call_run(struct mcp_call *c, struct view name)
+{
+	struct tools_wait *t;
+	struct episode *ep;
+
+	if (!is_privileged(c, name)) {
+		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+		return;
+	}
+	t = tools_wait(c, &ep);
+	if (t != NULL)
+		tools_asked(c,
+		    grading_run(ep, name, &grading_done, c, &t->grading));
+}
+
+static void
+call_oracle(struct mcp_call *c, struct view none)
+{
+	struct tools_wait *t;
+	struct episode *ep;
+
+	(void)none;
+	t = tools_wait(c, &ep);
+	if (t != NULL)
+		tools_asked(c,
+		    grading_run(ep, VIEW_NONE, &grading_done, c, &t->grading));
+}
+
+static void
+call_state(struct mcp_call *c, struct view none)
+{
+	struct tools_wait *t;
+	struct episode *ep;
+	struct worker *w;
+
+	(void)none;
+	t = tools_wait(c, &ep);
+	if (t == NULL)
+		return;
+	w = worker_of(ep);
+	tools_asked(c,
+	    w == NULL ? SP_E_GONE
+		      : worker_call(w, WORKER_STATE, VIEW_NONE, 0,
+			    &state_caller, c, &t->wc));
+}
+
+static void
+call_trajectory(struct mcp_call *c, struct view none)
+{
+	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
+	struct episode *ep = mcp_call_episode(c);
+	struct feed *f = ep != NULL ? feed_of(ep) : NULL;
+
+	(void)none;
+	tools_value(c, f != NULL ? feed_all(f, &value) : SP_E_GONE, &value);
+}
+
+static const struct tools_row rows[] = {
+	{ "grader.read_file",
+	    "Read a UTF-8 text file of the workspace or of the assets.",
+	    "\"path\":{\"type\":\"string\"}", "path", true, false, call_read },
+	{ "grader.fs_diff",
+	    "List what the episode created, modified or deleted in the "
+	    "workspace.",
+	    "\"since\":{\"type\":\"string\",\"enum\":[\"reset\"]}", "since",
+	    false, false, call_diff },
+	{ "grader.run_oracle",
+	    "Run the oracle on a copy of the workspace and return its "
+	    "verdict.",
+	    "", NULL, false, true, call_oracle },
+	{ "grader.run_process",
+	    "Run a privileged process on a copy of the workspace.",
+	    "\"name\":{\"type\":\"string\"}", "name", true, true, call_run },
+	{ "grader.get_full_state", "Return the environment's full state.", "",
+	    NULL, false, false, call_state },
+	{ "grader.get_trajectory",
+	    "Return all events of the episode that are retained.", "", NULL,
+	    false, false, call_trajectory },
+};
+
+static const struct tools_row *
+tools_find(const struct gate_request *r, struct view tool)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (view_eq(tool, view_str(rows[i].name)) &&
+		    (!rows[i].privileged || tools_conf(r)->privileged_exec))
+			return &rows[i];
+	return NULL;
+}
+
+static bool
+tools_has(const struct gate_request *r, struct view tool)
+{
+	return tools_find(r, tool) != NULL;
+}
+
+static int
+tools_put(const struct tools_row *t, bool first, struct buf *out)
+{
+	int rc = buf_printf(out,
+	    "%s{\"name\":\"%s\",\"description\":\"%s\",\"inputSchema\":{"
+	    "\"type\":\"object\",\"properties\":{%s},"
+	    "\"additionalProperties\":false",
+	    first ? "" : ",", t->name, t->description, t->properties);
+
+	if (rc == SP_OK && t->required)
+		rc = buf_printf(out, ",\"required\":[\"%s\"]", t->member);
+	return rc == SP_OK ? buf_add_str(out, "}}") : rc;
+}
+
+static int
+tools_list(const struct gate_request *r, struct buf *out)
+{
+	size_t i;
+	bool first = true;
+	int rc = SP_OK;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]) && rc == SP_OK; i++) {
+		if (!tools_has(r, view_str(rows[i].name)) ||
+		    !mcp_visible(r, view_str(rows[i].name)))
+			continue;
+		rc = tools_put(&rows[i], first, out);
+		first = false;
+	}
+	return rc;
+}
+
+/* The one argument, and no others: 0; SP_E_SYNTAX; SP_E_NOMEM. */
+static int
+tools_argument(const struct tools_row *t, const struct jrpc *m,
+    const struct jscan_span *args, struct buf *out)
+{
+	struct jscan_span key, val;
+	struct jscan s;
+	bool seen = false;
+	int rc = SP_OK;
+
+	if (args->kind == JSCAN_NONE)
+		return t->required ? SP_E_SYNTAX : SP_OK;
+	jscan_init(&s, view_sub(m->text, 0, args->end), 0);
+	s.pos = args->start;
+	if (jscan_enter(&s) != SP_OK)
+		return SP_E_SYNTAX;
+	while (rc == SP_OK && jscan_member(&s, &key) == 1 &&
+	    jscan_skip(&s, &val) == SP_OK) {
+		if (seen || t->member == NULL ||
+		    !jscan_is(&s, &key, view_str(t->member)))
+			return SP_E_SYNTAX;
+		seen = true;
+		rc = jrpc_string(m, &val, out);
+	}
+	if (rc == SP_OK && seen && buf_len(out) == 0)
+		return SP_E_SYNTAX;
+	if (rc == SP_OK && t->required && !seen)
+		return SP_E_SYNTAX;
+	return rc;
+}
+
+static void
+tools_call(struct mcp_call *c, struct view tool, const struct jrpc *m,
+    const struct jscan_span *args)
+{
+	const struct tools_row *t = tools_find(mcp_call_request(c), tool);
+	struct buf arg = BUF_INIT(TOOLS_PATH_MAX);
+	int rc = tools_argument(t, m, args, &arg);
+
+	if (rc == SP_OK)
+		t->call(c, buf_view(&arg));
+	else if (rc == SP_E_NOMEM)
+		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+	else
+		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+	buf_clear(&arg);
+}
+
+static void
+tools_forget(struct mcp_call *c)
+{
+	struct tools_wait *t = *mcp_call_ctx(c);
+
+	if (t == NULL)
+		return;
+	if (t->grading != NULL)
+		grading_forget(t->grading);
+	if (t->wc != NULL)
+		worker_forget(t->wc, VIEW_NONE);
+	tools_over(c);
+}
+
+const struct mcp_own mcp_grader_tools_own = {
+	.has = tools_has,
+	.list = tools_list,
+	.call = tools_call,
+	.forget = tools_forget,
+};
