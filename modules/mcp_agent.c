@@ -29,10 +29,6 @@ const struct gate_module mcp_agent_module = {
 	    [GATE_MESSAGE] = mcp_message,
 	    [GATE_FINISH] = mcp_finish,
 	},
-	.room = mcp_room,
-	.body = mcp_body,
-	.body_end = mcp_body_end,
-	.gone = mcp_gone,
 	.expire = mcp_expire,
 	.holds = mcp_holds,
 };

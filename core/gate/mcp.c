@@ -239,50 +239,10 @@ mcp_finish(struct gate_request *r)
 }
 
 void
-mcp_room(struct gate_request *r)
-{
-	struct mcp_client *c = r->ctx;
-
-	if (c != NULL && c->ws != NULL)
-		websock_on_room(c->ws);
-}
-
-void
-mcp_body(struct gate_request *r, struct view data)
-{
-	struct mcp_client *c = r->ctx;
-
-	if (c->ws != NULL)
-		websock_on_body(c->ws, data);
-}
-
-void
-mcp_body_end(struct gate_request *r)
-{
-	struct mcp_client *c = r->ctx;
-
-	if (c->ws != NULL)
-		websock_on_body_end(c->ws);
-}
-
-void
-mcp_gone(struct gate_request *r, enum exchange_gone why)
-{
-	struct mcp_client *c = r->ctx;
-
-	if (c != NULL && c->ws != NULL)
-		websock_on_gone(c->ws, why);
-}
-
-void
 mcp_expire(struct gate_request *r, enum gate_expiry why)
 {
-	struct mcp_client *c = r->ctx;
-
-	if (c->ws != NULL)
-		websock_on_expire(c->ws, why);
-	else
-		mcp_client_end(c);
+	(void)why;
+	mcp_client_end(r->ctx);
 }
 
 size_t

@@ -51,10 +51,6 @@ void mcp_stop(struct gate *g);
 enum gate_verdict mcp_head(struct gate_request *r, const struct mcp_door *door);
 enum gate_verdict mcp_message(struct gate_request *r);
 enum gate_verdict mcp_finish(struct gate_request *r);
-void mcp_room(struct gate_request *r);
-void mcp_body(struct gate_request *r, struct view data);
-void mcp_body_end(struct gate_request *r);
-void mcp_gone(struct gate_request *r, enum exchange_gone why);
 void mcp_expire(struct gate_request *r, enum gate_expiry why);
 size_t mcp_holds(const struct gate_request *r);
 

@@ -10,11 +10,12 @@
 
 enum { SESSION_ALL_MAX = 1000000 };
 
-/* Those of one door in one episode: no other's can crowd them out. */
+/* Those of one location in one episode: no other's can crowd them out. */
 struct mcp_surface {
 	LIST_ENTRY(mcp_surface) link;
 	struct mcp_set *set;
 	const struct mcp_door *door;
+	char *path; /* of the location, which a reload makes anew */
 	char episode[EPISODE_ID_MAX + 1];
 	uint64_t born_us; /* that episode's created_us */
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
@@ -113,6 +114,7 @@ session_take_out(struct mcp_session *s)
 	if (--f->n > 0)
 		return;
 	LIST_REMOVE(f, link);
+	mem_free(f->path);
 	mem_free(f);
 }
 
@@ -184,7 +186,8 @@ session_surface(const struct mcp_client *c)
 
 	LIST_FOREACH (f, &c->r->gate->mcp->surfaces, link)
 		if (f->door == c->door && f->born_us == c->born_us &&
-		    strcmp(f->episode, c->episode) == 0)
+		    strcmp(f->episode, c->episode) == 0 &&
+		    view_eq(view_str(f->path), c->r->location->path))
 			return f;
 	return NULL;
 }
@@ -248,9 +251,15 @@ static struct mcp_surface *
 session_surface_new(const struct mcp_client *c)
 {
 	struct mcp_surface *f = mem_calloc(1, sizeof(*f));
+	struct view path = c->r->location->path;
 
 	if (f == NULL)
 		return NULL;
+	f->path = mem_strndup(path.p, path.n);
+	if (f->path == NULL) {
+		mem_free(f);
+		return NULL;
+	}
 	session_sweep(c);
 	f->born_us = c->born_us;
 	f->set = c->r->gate->mcp;

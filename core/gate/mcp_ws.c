@@ -98,6 +98,7 @@ static const struct websock_params params = {
 	.queue_max = MCP_SOCKET_QUEUE_MAX,
 	.ping_ms = MCP_PING_MS,
 	.pong_ms = MCP_PONG_MS,
+	.protocol = VIEW_INIT("mcp"), /* what the TypeScript SDK offers */
 };
 static const struct websock_events events = {
 	.message = ws_on_message,

@@ -33,10 +33,13 @@ mux_interim(struct exchange *x, unsigned status)
 static int
 mux_head(struct exchange *x, const struct head_reply *head)
 {
+	struct view id = head_get(&head->fields, VIEW("Mcp-Session-Id"));
 	struct mux_stream *s = x->back;
 
 	if (mux_closed(s))
 		return SP_E_GONE;
+	if (id.n > 0 && id.n < sizeof(s->session))
+		memcpy(s->session, id.p, id.n);
 	s->status = head->status;
 	s->head_due = true;
 	return 0;

@@ -28,6 +28,7 @@ struct mux_stream {
 	unsigned interims;
 	struct buf got;
 	bool got_head, got_end, got_reset;
+	char session[64]; /* Mcp-Session-Id of the reply */
 };
 
 struct mux {
