@@ -128,8 +128,7 @@ on_diff(void *arg, enum grading_result r, struct view records, struct view what)
 	(void)what;
 	tools_over(c);
 	if (r == GRADING_OK)
-		tools_value(c,
-		    mcp_change_list(records, &conf->fs_read, &value),
+		tools_value(c, mcp_change_list(records, &conf->fs_read, &value),
 		    &value);
 	else
 		tools_fail(c, r);

@@ -26,7 +26,7 @@ struct mcp_own {
 	 * Appends descriptions of those that `visible` lets through, with
 	 * commas between them.  0; SP_E_NOMEM; SP_E_LIMIT.
 	 */
-	int (*list)(const struct gate_request *r, struct buf *out) must_check;
+	int (*list)(const struct gate_request *r, struct buf *out);
 	/*
 	 * Calls one: mcp_own_result() or mcp_own_error() follows, at once or
 	 * later.  args: its arguments in m, NONE when there are none.

@@ -309,12 +309,12 @@ static const struct {
 	{ IN("inside 127.0.0.1:8000 { }"), "t:3: inside has no location" },
 	{ IN("inside 127.0.0.1:8000 {\nlocation / { status; } }"),
 	    "t:4: location \"/\" has \"status\", which agents may not reach; "
-	    "expected llm_intercept or health" },
+	    "expected llm_intercept, health or mcp_agent" },
 	{ IN("inside 127.0.0.1:8000 { location / { sessions; token env:T; } "
 	     "}"),
 	    "which agents may not reach" },
 	{ IN("inside 127.0.0.1:8000 { location / { } }"),
-	    "has no handler; expected llm_intercept or health" },
+	    "has no handler; expected llm_intercept, health or mcp_agent" },
 	{ IN("inside 127.0.0.1:80 { location / { health; } }"),
 	    "bad address \"127.0.0.1:80\" for \"inside\"" },
 	{ IN("inside 8000 { location / { health; } }"), "bad address" },

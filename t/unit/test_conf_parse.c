@@ -31,9 +31,10 @@ static const struct {
 	    { "t:2: unknown directive \"zzzzzzzzzz\"; expected one of "
 	      "sallyport.conf(5)" } },
 	/* later releases' directives are unknown */
-	{ "server { listen 1; location / { mcp_agent; } }",
+	{ "server { listen 1; location / { nothing; } }",
 	    { "t:1: location \"/\" has no handler; expected llm_intercept, "
-	      "sessions, upstreams, episodes, status or health",
+	      "sessions, upstreams, episodes, status, health, mcp_agent or "
+	      "mcp_grader",
 		"t:1: unknown directive \"mcp_agent\"" } },
 	/* syntax */
 	{ S "pid_file /x",
@@ -114,7 +115,8 @@ static const struct {
 	{ "server { listen 1; location / { } }",
 	    { "location \"/\" has no handler; expected llm_intercept, "
 	      "sessions, "
-	      "upstreams, episodes, status or health" } },
+	      "upstreams, episodes, status, health, mcp_agent or "
+	      "mcp_grader" } },
 	{ "server { listen 1; location / { status; health; } }",
 	    { "second handler \"health\"; expected one in a location, it has "
 	      "\"status\"" } },
