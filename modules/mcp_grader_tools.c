@@ -300,6 +300,7 @@ call_oracle(struct mcp_call *c, struct view none)
 static void
 call_state(struct mcp_call *c, struct view none)
 {
+	static const struct worker_ask ask = { .op = WORKER_STATE };
 	struct tools_wait *t;
 	struct episode *ep;
 	struct worker *w;
@@ -311,8 +312,7 @@ call_state(struct mcp_call *c, struct view none)
 	w = worker_of(ep);
 	tools_asked(c,
 	    w == NULL ? SP_E_GONE
-		      : worker_call(w, WORKER_STATE, VIEW_NONE, 0,
-			    &state_caller, c, &t->wc));
+		      : worker_call(w, &ask, &state_caller, c, &t->wc));
 }
 
 static void

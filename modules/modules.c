@@ -5,6 +5,7 @@
 #include "episodes_door.h"
 #include "health.h"
 #include "llm_intercept.h"
+#include "mcp_agent.h"
 #include "sessions.h"
 #include "status.h"
 #include "upstreams.h"
@@ -16,5 +17,6 @@ const struct gate_module *const gate_modules[] = {
 	&episodes_door_module,
 	&status_module,
 	&health_module,
+	&mcp_agent_module,
 	NULL,
 };

@@ -296,6 +296,8 @@ call_send(struct mcp_call *k)
 	struct mcp_client *c = k->client;
 	struct episode *ep = mcp_episode(c);
 	struct worker *w = ep != NULL ? worker_of(ep) : NULL;
+	const struct worker_ask ask = { .op = WORKER_MCP,
+		.data = buf_view(&k->text) };
 	struct buf out = BUF_INIT(4096);
 	int rc;
 
@@ -305,7 +307,7 @@ call_send(struct mcp_call *k)
 		return 1;
 	}
 	rc = w == NULL ? SP_E_GONE
-		       : worker_call(w, WORKER_MCP, buf_view(&k->text), 0,
+		       : worker_call(w, &ask,
 			     c->spec ? &caller_spec : &caller_plain, k, &k->wc);
 	if (rc != SP_OK)
 		call_end(k, w == NULL ? "gone" : "error", &out, rc);

@@ -88,18 +88,16 @@ worker_initialized(const struct worker *one)
 }
 
 int
-worker_call(struct worker *one, enum worker_op op, struct view data,
-    uint64_t timeout_ms, const struct worker_caller *caller, void *arg,
-    struct worker_call **out)
+worker_call(struct worker *one, const struct worker_ask *ask,
+    const struct worker_caller *caller, void *arg, struct worker_call **out)
 {
 	(void)one;
-	(void)timeout_ms;
 	w.calls++;
-	w.op = op;
+	w.op = ask->op;
 	w.open = true;
 	w.call.caller = caller;
 	w.call.arg = arg;
-	keep(&w.text, data);
+	keep(&w.text, ask->data);
 	*out = &w.call;
 	return SP_OK;
 }
@@ -133,14 +131,16 @@ worker_tell(struct worker *one, struct view json)
 void
 worker_watch(struct worker *one, struct worker_watch *watch)
 {
-	(void)one;
+	watch->worker = one;
 	LIST_INSERT_HEAD(&w.watches, watch, link);
 }
 
 void
 worker_unwatch(struct worker_watch *watch)
 {
-	LIST_REMOVE(watch, link);
+	if (watch->worker != NULL)
+		LIST_REMOVE(watch, link);
+	watch->worker = NULL;
 }
 
 static inline void

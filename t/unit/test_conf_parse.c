@@ -35,7 +35,7 @@ static const struct {
 	    { "t:1: location \"/\" has no handler; expected llm_intercept, "
 	      "sessions, upstreams, episodes, status, health, mcp_agent or "
 	      "mcp_grader",
-		"t:1: unknown directive \"mcp_agent\"" } },
+		"t:1: unknown directive \"nothing\"" } },
 	/* syntax */
 	{ S "pid_file /x",
 	    { "t:2: directive \"pid_file\" does not end; "
