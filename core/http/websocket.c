@@ -581,7 +581,7 @@ socket_base64(struct view v, char *out, size_t n)
 	int rc = b64_add(&b, v);
 
 	if (rc == 0) {
-		err_assert(buf_len(&b) == n);
+		err_assert(buf_len(&b) == n && b.mem != NULL);
 		memcpy(out, buf_view(&b).p, n);
 	}
 	buf_clear(&b);
