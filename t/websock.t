@@ -70,6 +70,9 @@ def refused(e):
             ("no Connection", {"Connection": None}, 426)):
         with e.ws(fields=fields) as c:
             tap.eq(c.status, want, f"refused: {what}")
+            if want == 426:
+                tap.eq((c.field("Upgrade"), c.field("Sec-WebSocket-Version")),
+                       ("websocket", "13"), "and told what is served")
 
 
 def echoes(e):

@@ -101,7 +101,11 @@ gate_send_error(const struct gate_request *r, unsigned status, struct view body)
 	};
 	int rc;
 
-	/* RFC 6750 s3, RFC 9110 s10.2.3, s15.5.6, RFC 6585 s4 */
+	/* RFC 6750 s3, RFC 9110 s10.2.3, s15.5.6, RFC 6585 s4, RFC 6455 s4.4 */
+	if (status == 426)
+		fields[head.fields.n++] =
+		    (struct head_field){ VIEW("Sec-WebSocket-Version"),
+			    VIEW("13") };
 	if (status == 401)
 		fields[head.fields.n++] =
 		    (struct head_field){ VIEW("WWW-Authenticate"),

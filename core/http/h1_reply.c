@@ -80,6 +80,9 @@ reply_head(struct exchange *x, const struct head_reply *head)
 	form.chunked = c->chunked;
 	form.close = !c->keep;
 	form.keep_alive = c->keep && http10;
+	/* RFC 9110 s15.5.22: to what; there is but one */
+	if (head->status == 426)
+		form.upgrade = VIEW("websocket");
 	return reply_done(c, h1_write_reply_head(&c->out, head, &form));
 }
 

@@ -77,7 +77,7 @@ write_reply(struct buf *b, const struct head_reply *head,
 		    (uint64_t)head->content_length);
 	if (rc == 0 && form->upgrade.n != 0)
 		rc = write_upgrade(b, form->upgrade);
-	else if (rc == 0 && form->close)
+	if (rc == 0 && form->close)
 		rc = write_field(b, VIEW("Connection"), VIEW("close"));
 	else if (rc == 0 && form->keep_alive)
 		rc = write_field(b, VIEW("Connection"), VIEW("keep-alive"));
