@@ -5,6 +5,7 @@
 #include "gate/episode.h"
 #include "gate/gate.h"
 #include "gate/process.h"
+#include "json/jwrite.h"
 
 enum {
 	EPISODES_JSON_MAX = 16 * 1024 * 1024, /* of one answer */
@@ -25,6 +26,7 @@ enum episodes_op {
 	EPISODES_PUT, /* a file, or (dir) a directory */
 	EPISODES_REMOVE,
 	EPISODES_DIFF,
+	EPISODES_GRADE,
 	EPISODES_EVENTS,
 	EPISODES_GUARANTEES,
 	EPISODES_WORKER, /* something asked of it */
@@ -35,6 +37,7 @@ struct episodes_exec; /* episodes_exec.c */
 struct episodes_follow; /* episodes_events.c */
 struct episodes_file; /* episodes_files.c */
 struct episodes_worker; /* episodes_worker.c */
+struct grading; /* gate/grading.h */
 
 struct episodes_call {
 	struct gate_request *r;
@@ -46,6 +49,7 @@ struct episodes_call {
 	struct episodes_follow *follow;
 	struct episodes_file *file;
 	struct episodes_worker *worker;
+	struct grading *grading; /* asked for, not yet answered */
 };
 
 /* What is to run, read from JSON; views lie in an arena. */
@@ -84,6 +88,9 @@ int episodes_door_stream(struct episodes_call *c, const char *type) must_check;
  */
 int episodes_run_read(struct view text, bool fresh, struct arena *a,
     struct episodes_run *out, const char **why) must_check;
+/* {"process":..}, or nothing: decoded. */
+int episodes_run_grade(struct view text, struct buf *process,
+    const char **why) must_check;
 /* {"environment":..,"id":..}: decoded into both. */
 int episodes_run_create(struct view text, struct buf *environment,
     struct buf *id, const char **why) must_check;
@@ -97,6 +104,8 @@ void episodes_exec_body(struct episodes_call *c, struct view data);
 void episodes_exec_body_end(struct episodes_call *c);
 void episodes_exec_room(struct episodes_call *c);
 void episodes_exec_clear(struct episodes_call *c);
+/* "stdout": as text, or "stdout_b64": what a program wrote. */
+void episodes_exec_put(struct jwrite *w, const char *name, struct view v);
 size_t episodes_exec_holds(const struct episodes_call *c);
 
 /* ---- episodes_files.c ----------------------------------------------------- */
@@ -105,6 +114,11 @@ enum gate_verdict episodes_files_message(struct episodes_call *c);
 void episodes_files_room(struct episodes_call *c);
 void episodes_files_clear(struct episodes_call *c);
 size_t episodes_files_holds(const struct episodes_call *c);
+
+/* ---- episodes_grade.c ----------------------------------------------------- */
+
+enum gate_verdict episodes_grade_message(struct episodes_call *c);
+void episodes_grade_clear(struct episodes_call *c);
 
 /* ---- episodes_events.c ---------------------------------------------------- */
 

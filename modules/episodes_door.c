@@ -268,6 +268,7 @@ static const struct route_row {
 	{ "/files", "PUT", EPISODES_PUT },
 	{ "/files", "DELETE", EPISODES_REMOVE },
 	{ "/diff", "GET", EPISODES_DIFF },
+	{ "/grade", "POST", EPISODES_GRADE },
 	{ "/events", "GET", EPISODES_EVENTS },
 	{ "/guarantees", "GET", EPISODES_GUARANTEES },
 	{ "/worker", "GET", EPISODES_WORKER_SHOW },
@@ -307,7 +308,7 @@ route_one(struct episodes_call *c, struct view what)
 	if (allow == NULL)
 		return episodes_door_deny(c, 404, "unknown_url",
 		    "an episode has reset, freeze, thaw, exec, files, diff, "
-		    "events, guarantees and worker beneath it, no more");
+		    "grade, events, guarantees and worker beneath it, no more");
 	if (i == sizeof(routes) / sizeof(routes[0]))
 		return not_allowed(c,
 		    what.n == 0                          ? "DELETE, GET"
@@ -486,6 +487,8 @@ on_message(struct gate_request *r)
 	case EPISODES_REMOVE:
 	case EPISODES_DIFF:
 		return episodes_files_message(c);
+	case EPISODES_GRADE:
+		return episodes_grade_message(c);
 	case EPISODES_EVENTS:
 		return episodes_events_message(c);
 	case EPISODES_GUARANTEES:
@@ -546,6 +549,7 @@ on_finish(struct gate_request *r)
 		(void)!episode_end(c->making, NULL, NULL);
 	episodes_exec_clear(c);
 	episodes_files_clear(c);
+	episodes_grade_clear(c);
 	episodes_events_clear(c);
 	episodes_worker_clear(c);
 	mem_free(c);

@@ -68,17 +68,17 @@ struct episodes_exec {
 
 /* ---- the last word -------------------------------------------------------- */
 
-static void
-put_output(struct jwrite *w, const char *name, const struct buf *b)
+void
+episodes_exec_put(struct jwrite *w, const char *name, struct view v)
 {
 	struct buf key = BUF_INIT(64), text = BUF_INIT(SIZE_MAX);
 
-	if (utf8_valid(buf_view(b))) {
+	if (utf8_valid(v)) {
 		jwrite_key(w, name);
-		jwrite_string(w, buf_view(b));
+		jwrite_string(w, v);
 		return;
 	}
-	if (b64_add(&text, buf_view(b)) != SP_OK ||
+	if (b64_add(&text, v) != SP_OK ||
 	    buf_printf(&key, "%s_b64", name) != SP_OK ||
 	    buf_add_char(&key, '\0') != SP_OK) {
 		w->err = SP_E_NOMEM;
@@ -138,8 +138,8 @@ word(const struct episodes_exec *x, struct buf *out)
 		put_exit(x, &w);
 	}
 	if (!x->framed && x->stage == 0) {
-		put_output(&w, "stdout", &x->out[OUT]);
-		put_output(&w, "stderr", &x->out[ERR]);
+		episodes_exec_put(&w, "stdout", buf_view(&x->out[OUT]));
+		episodes_exec_put(&w, "stderr", buf_view(&x->out[ERR]));
 		jwrite_key(&w, "stdout_truncated");
 		jwrite_bool(&w, x->truncated[OUT]);
 		jwrite_key(&w, "stderr_truncated");

@@ -240,9 +240,11 @@ prepare(struct episodes_call *c, struct episode_file_ask *ask)
 		ask->mode = is_set(c, "dir") ? MODE_DIR : MODE_FILE;
 		return SP_OK;
 	}
-	ask->op = c->op == EPISODES_DIFF ? SANDBOX_FILE_DIFF
-	    : is_set(c, "list")          ? SANDBOX_FILE_LIST
-					 : SANDBOX_FILE_READ;
+	ask->op = c->op == EPISODES_DIFF && is_set(c, "frozen")
+	    ? SANDBOX_FILE_DIFF_FROZEN
+	    : c->op == EPISODES_DIFF ? SANDBOX_FILE_DIFF
+	    : is_set(c, "list")      ? SANDBOX_FILE_LIST
+				     : SANDBOX_FILE_READ;
 	c->file = mem_calloc(1, sizeof(*c->file));
 	if (c->file == NULL)
 		return SP_E_NOMEM;

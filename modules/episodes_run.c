@@ -351,3 +351,32 @@ episodes_run_create(struct view text, struct buf *environment, struct buf *id,
 		rc = SP_E_SYNTAX; /* no name is as long, or empty */
 	return rc;
 }
+
+int
+episodes_run_grade(struct view text, struct buf *process, const char **why)
+{
+	struct jscan_span key, v;
+	bool seen = false;
+	struct jscan s;
+	int rc = SP_E_SYNTAX, more;
+
+	*why = "expected {\"process\": NAME}, or {} for the asset \"oracle\"";
+	if (text.n == 0)
+		return SP_OK;
+	jscan_init(&s, text, 0);
+	if (jscan_peek(&s) == JSCAN_OBJECT)
+		rc = jscan_enter(&s);
+	while (rc == SP_OK && (more = jscan_member(&s, &key)) != 0) {
+		rc = more < 0 || seen || !jscan_is(&s, &key, VIEW("process"))
+		    ? SP_E_SYNTAX
+		    : jscan_skip(&s, &v);
+		if (rc == SP_OK)
+			rc = v.kind == JSCAN_STRING
+			    ? jscan_decode(&s, &v, process, NULL)
+			    : SP_E_SYNTAX;
+		seen = true;
+	}
+	if (rc == SP_OK)
+		rc = jscan_finish(&s);
+	return rc == SP_E_LIMIT ? SP_E_SYNTAX : rc;
+}

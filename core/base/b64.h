@@ -11,5 +11,7 @@
  * Returns: 0; SP_E_LIMIT; SP_E_NOMEM: out is unchanged.
  */
 int b64_add(struct buf *out, struct view v) must_check;
+/* Back: 0; SP_E_SYNTAX, SP_E_LIMIT, SP_E_NOMEM: out has some of it. */
+int b64_get(struct view v, struct buf *out) must_check;
 
 #endif

@@ -83,6 +83,31 @@ conf_env_memory(const struct conf_environment *e)
 	return over ? UINT64_MAX : sum;
 }
 
+bool
+conf_env_grades(const struct conf_environment *e)
+{
+	size_t i;
+
+	for (i = 0; i < e->asset_n; i++)
+		if (view_eq(e->asset[i].kind, VIEW("oracle")))
+			return true;
+	for (i = 0; i < e->processes_n; i++)
+		if (e->processes[i].privileged)
+			return true;
+	return false;
+}
+
+uint64_t
+conf_env_admitted(const struct conf_environment *e, unsigned sides)
+{
+	uint64_t n = (e->episodes + e->warm) * sides, sum;
+
+	if (conf_env_grades(e))
+		n += e->episodes;
+	return __builtin_mul_overflow(conf_env_memory(e), n, &sum) ? UINT64_MAX
+								   : sum;
+}
+
 uint64_t
 conf_env_uids_needed(const struct conf_environment *e)
 {

@@ -152,6 +152,13 @@ struct conf_environment *conf_env_find(const struct conf *c, struct view name);
  * memory), each of read_write, HOME and shm; UINT64_MAX when over.
  */
 uint64_t conf_env_memory(const struct conf_environment *e);
+/* Whether something may run in an oracle's sandbox, beside an episode's. */
+bool conf_env_grades(const struct conf_environment *e);
+/*
+ * Bytes that all episodes and warm ones may take at once, of so many sandboxes
+ * each, and one more of each episode that may be graded; UINT64_MAX when over.
+ */
+uint64_t conf_env_admitted(const struct conf_environment *e, unsigned sides);
 /*
  * Uids that its range must hold: CONF_ENV_UIDS_MIN for each episode and each
  * warm slot, twice, for those in quarantine.

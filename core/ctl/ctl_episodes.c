@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/b64.h"
+#include "base/num.h"
 #include "ctl/ctl_episodes.h"
 #include "ctl/ctl_http.h"
 #include "ctl/ctl_record.h"
@@ -15,6 +17,7 @@
 enum {
 	EXIT_REFUSED = 1,
 	EXIT_USAGE = 2,
+	EXIT_NO_VERDICT = 125, /* as env(1) and timeout(1) */
 	BODY_MAX = 1024 * 1024 * 1024,
 	REST_MAX = 64 * 1024,
 	LINE_MAX_BYTES = 256 * 1024 * 1024,
@@ -25,7 +28,8 @@ const char ctl_episodes_usage[] =
     "       sallyportctl episodes [--json] [list]\n"
     "       sallyportctl episodes create ENVIRONMENT [ID]\n"
     "       sallyportctl reset | freeze | thaw | end ID\n"
-    "       sallyportctl diff [--json] ID\n"
+    "       sallyportctl diff [--json] [--frozen] ID\n"
+    "       sallyportctl grade [--json] ID [PROCESS]\n"
     "       sallyportctl read ID PATH\n"
     "       sallyportctl put ID PATH < FILE\n"
     "       sallyportctl events ID\n"
@@ -365,13 +369,21 @@ diff_or_events(int argc, char **argv)
 {
 	bool diff = strcmp(argv[0], "diff") == 0;
 	bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+	bool frozen =
+	    diff && argc > 1 + json && strcmp(argv[1 + json], "--frozen") == 0;
 	struct ctl_http_params p = { .method = "GET", .patient = true };
 	struct buf rest = BUF_INIT(REST_MAX);
 	int status, rc;
 
-	if (argc != 2 + json)
+	argc -= json + frozen;
+	argv += json + frozen;
+	if (argc != 2)
 		return usage();
-	rc = put_rest(&rest, argv[1 + json], diff ? "/diff" : "/events", NULL);
+	rc = put_rest(&rest, argv[1],
+	    frozen     ? "/diff?frozen=1"
+		: diff ? "/diff"
+		       : "/events",
+	    NULL);
 	p.rest = buf_view(&rest).p;
 	status = rc == SP_OK
 	    ? lines(&p, diff && !json ? print_change : print_line)
@@ -470,6 +482,89 @@ worker(int argc, char **argv)
 	return status;
 }
 
+/* What it wrote, as it wrote it. */
+static void
+print_output(FILE *to, struct view all, struct view name, struct view name_b64)
+{
+	struct buf text = BUF_INIT(BODY_MAX), raw = BUF_INIT(BODY_MAX);
+	struct view v = ctl_record_get(all, name);
+	bool coded = v.n == 0;
+
+	if (coded)
+		v = ctl_record_get(all, name_b64);
+	if (ctl_record_string(v, &text) == 0 &&
+	    (!coded || b64_get(buf_view(&text), &raw) == SP_OK)) {
+		v = buf_view(coded ? &raw : &text);
+		if (v.n > 0)
+			(void)!fwrite(v.p, 1, v.n, to);
+	}
+	buf_clear(&text);
+	buf_clear(&raw);
+}
+
+/* Its exit status becomes ours, as a shell's: 128 and the signal. */
+static int
+print_verdict(struct view all)
+{
+	struct view v = ctl_record_get(all, VIEW("returncode"));
+	bool killed = v.n > 0 && v.p[0] == '-';
+	uint64_t n = 0;
+
+	print_output(stdout, all, VIEW("stdout"), VIEW("stdout_b64"));
+	print_output(stderr, all, VIEW("stderr"), VIEW("stderr_b64"));
+	if (num_u64(view_from(v, killed ? 1 : 0), 0, 255, &n) != SP_OK)
+		return EXIT_USAGE;
+	if (print(VIEW_NONE) != 0)
+		return EXIT_USAGE;
+	return (int)(killed ? 128 + n : n);
+}
+
+static int
+grade_body(const char *process, struct buf *body)
+{
+	struct jwrite w;
+
+	jwrite_init(&w, body);
+	jwrite_object(&w);
+	if (process != NULL) {
+		jwrite_key(&w, "process");
+		jwrite_cstr(&w, process);
+	}
+	jwrite_end_object(&w);
+	return jwrite_finish(&w);
+}
+
+static int
+grade(int argc, char **argv)
+{
+	bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+	struct ctl_http_params p = { .method = "POST", .patient = true };
+	struct buf rest = BUF_INIT(REST_MAX), body = BUF_INIT(REST_MAX);
+	struct buf out = BUF_INIT(BODY_MAX);
+	int status, rc;
+
+	argc -= json;
+	argv += json;
+	if (argc != 2 && argc != 3)
+		return usage();
+	rc = put_rest(&rest, argv[1], "/grade", NULL);
+	if (rc == SP_OK)
+		rc = grade_body(argc == 3 ? argv[2] : NULL, &body);
+	p.rest = buf_view(&rest).p;
+	p.body = buf_view(&body);
+	status = rc == SP_OK ? ask(&p, &out)
+			     : unreachable(argv[1], "no request", rc);
+	if (status == EXIT_REFUSED)
+		status = EXIT_NO_VERDICT;
+	if (status == 0)
+		status = json ? print(buf_view(&out))
+			      : print_verdict(buf_view(&out));
+	buf_clear(&rest);
+	buf_clear(&body);
+	buf_clear(&out);
+	return status;
+}
+
 static int
 guarantees(int argc, char **argv)
 {
@@ -501,6 +596,7 @@ ctl_episodes(int argc, char **argv)
 		{ "end", change },
 		{ "diff", diff_or_events },
 		{ "events", diff_or_events },
+		{ "grade", grade },
 		{ "read", read_or_put },
 		{ "put", read_or_put },
 		{ "guarantees", guarantees },

@@ -26,6 +26,7 @@ static const struct {
 	{ "thaw", ctl_episodes, NULL },
 	{ "end", ctl_episodes, NULL },
 	{ "diff", ctl_episodes, NULL },
+	{ "grade", ctl_episodes, NULL },
 	{ "read", ctl_episodes, NULL },
 	{ "put", ctl_episodes, NULL },
 	{ "events", ctl_episodes, NULL },

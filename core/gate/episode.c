@@ -124,6 +124,12 @@ episode_set_claim(struct episode_set *s,
 	s->claim_arg = arg;
 }
 
+struct loop *
+episode_loop(const struct episode *ep)
+{
+	return ep->set->w.loop;
+}
+
 size_t
 episode_set_count(const struct episode_set *s)
 {

@@ -142,6 +142,7 @@ void episode_set_claim(struct episode_set *s,
  * Returns: 0, m->fd may be taken; SP_E_PROTO.
  */
 int episode_set_heard(struct episode_set *s, struct channel_msg *m) must_check;
+struct loop *episode_loop(const struct episode *ep);
 size_t episode_set_count(const struct episode_set *s);
 struct episode *episode_first(struct episode_set *s);
 struct episode *episode_find(struct episode_set *s, struct view id);

@@ -110,6 +110,10 @@ change_line(struct wire *in, struct jwrite *w)
 		jwrite_key(w, "attributes");
 		jwrite_bool(w, (c.flags & SANDBOX_CHANGE_MODE) != 0);
 	}
+	if ((c.flags & SANDBOX_CHANGE_UNCOMPARED) != 0) {
+		jwrite_key(w, "uncompared");
+		jwrite_bool(w, true);
+	}
 	if ((c.flags & SANDBOX_CHANGE_UNREADABLE) != 0) {
 		jwrite_key(w, "unreadable");
 		jwrite_bool(w, true);
@@ -191,7 +195,9 @@ put_process(struct jwrite *w, const struct episode_news *n)
 	put_u64(w, "handle", p->handle);
 	put_u64(w, "pid", p->pid);
 	put_text(w, "side",
-	    p->side == SANDBOX_WORKER ? VIEW("worker") : VIEW("agent"));
+	    p->side == SANDBOX_WORKER       ? VIEW("worker")
+		: p->side == SANDBOX_ORACLE ? VIEW("oracle")
+					    : VIEW("agent"));
 	put_text(w, "program", view_str(p->name));
 	if (n->what != EPISODE_PROCESS_EXITED)
 		return;

@@ -136,6 +136,19 @@ heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	return SP_OK;
 }
 
+/* What was asked of the inside that is gone; nobody will answer it. */
+static void
+lose_inside(struct episode *ep)
+{
+	static const enum message_type types[] = { MESSAGE_EPISODE_FREEZE,
+		MESSAGE_EPISODE_FILE, MESSAGE_EPISODE_FILE_PUT };
+	size_t i;
+
+	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		episode_ops_done(ep, types[i], SANDBOX_REFUSED_STATE,
+		    VIEW("the episode was reset meanwhile"));
+}
+
 static int
 heard_named(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
@@ -166,9 +179,11 @@ heard_refused(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	(void)m;
 	if (wire_done(w) != SP_OK || why == 0)
 		return SP_E_PROTO;
-	/* its episode ended meanwhile */
-	if (op == NULL)
+	/* a grading, or its episode ended meanwhile */
+	if (op == NULL) {
+		(void)process_refused(s, request, why, what);
 		return SP_OK;
+	}
 	ep = op->ep;
 	type = op->type;
 	episode_op_done(op, why, what);
@@ -183,6 +198,7 @@ heard_refused(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	} else if (type == MESSAGE_EPISODE_RESET &&
 	    ep->state == EPISODE_RESETTING) {
 		process_lose_all(ep, SANDBOX_END_LOST);
+		lose_inside(ep);
 		ep->state = EPISODE_UNCLEAN;
 		if (has_end_op(ep)) {
 			ep->state = EPISODE_ENDING;
@@ -211,6 +227,11 @@ heard_ended(struct episode_set *s, struct channel_msg *m, struct wire *w)
 		return SP_E_PROTO;
 	if (ep == NULL)
 		return SP_OK;
+	if (ep->state == EPISODE_LIVE) {
+		log_warn("episode %s ended by itself: %.*s", ep->id,
+		    VIEW_ARG(n.text));
+		episode_tell_closing(ep);
+	}
 	/* what ended all of it ended each */
 	process_lose_all(ep,
 	    n.end == SANDBOX_END_TIMEOUT || n.end == SANDBOX_END_OOM
@@ -219,12 +240,8 @@ heard_ended(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	if (ep->state == EPISODE_RESETTING) {
 		/* the old place; MADE brings the new one */
 		ep->placed = false;
+		lose_inside(ep);
 		return SP_OK;
-	}
-	if (ep->state == EPISODE_LIVE) {
-		log_warn("episode %s ended by itself: %.*s", ep->id,
-		    VIEW_ARG(n.text));
-		episode_tell_closing(ep);
 	}
 	over(ep, &n);
 	return SP_OK;

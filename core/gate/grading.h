@@ -8,6 +8,9 @@
 #include "conf/conf_env.h"
 #include "gate/episode.h"
 
+/* Where assets are, by kind or by their path beneath the directory. */
+#define GRADING_ASSETS "/openenvd/assets"
+
 enum {
 	GRADING_READ_MAX = 1024 * 1024, /* bytes of a file that is read */
 	GRADING_OUTPUT_MAX = 1024 * 1024, /* of each stream of a verdict */
@@ -36,7 +39,10 @@ struct grading_done {
 	/* of grading_read: text, borrowed.  Called once, then it is over. */
 	void (*read)(void *arg, enum grading_result r, struct view text,
 	    struct view what);
-	/* of grading_diff: sandbox_change records, borrowed; sorted by path */
+	/*
+	 * of grading_diff: sandbox_change records, borrowed; sorted by path,
+	 * as bytes
+	 */
 	void (*diff)(void *arg, enum grading_result r, struct view records,
 	    struct view what);
 	void (*verdict)(void *arg, enum grading_result r,

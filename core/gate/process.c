@@ -255,8 +255,7 @@ process_seal(const struct sandbox_run *run, int *out)
 }
 
 static struct process *
-process_new(struct episode *ep, enum sandbox_side side,
-    const struct sandbox_run *run)
+process_new(struct episode *ep, enum sandbox_side side, struct view name)
 {
 	struct process *p = mem_calloc(1, sizeof(*p));
 	size_t i;
@@ -273,12 +272,23 @@ process_new(struct episode *ep, enum sandbox_side side,
 		p->streams[i].ended = true;
 	}
 	p->linger = loop_timer_new(ep->set->w.loop, process_on_linger, p);
-	p->name = mem_strndup(run->argv.v[0].p, run->argv.v[0].n);
+	p->name = mem_strndup(name.p, name.n);
 	if (p->linger == NULL || p->name == NULL) {
 		process_free(p);
 		return NULL;
 	}
 	return p;
+}
+
+static void
+process_begin(struct process *p, struct episode *ep,
+    const struct process_events *events, void *arg)
+{
+	p->ep = ep;
+	p->events = events;
+	p->arg = arg;
+	LIST_INSERT_HEAD(&ep->processes, p, link);
+	ep->processes_n++;
 }
 
 int
@@ -295,7 +305,7 @@ process_run(struct episode *ep, enum sandbox_side side,
 	rc = process_seal(run, &fd);
 	if (rc != SP_OK)
 		return rc;
-	p = process_new(ep, side, run);
+	p = process_new(ep, side, run->argv.v[0]);
 	if (p == NULL) {
 		fd_close(&fd);
 		return SP_E_NOMEM;
@@ -311,13 +321,39 @@ process_run(struct episode *ep, enum sandbox_side side,
 		process_free(p);
 		return rc;
 	}
-	p->ep = ep;
-	p->events = events;
-	p->arg = arg;
 	if (!(run->flags & SANDBOX_RUN_STDIN))
 		p->input_end = true;
-	LIST_INSERT_HEAD(&ep->processes, p, link);
-	ep->processes_n++;
+	process_begin(p, ep, events, arg);
+	*out = p;
+	return SP_OK;
+}
+
+int
+process_grade(struct episode *ep, struct view name,
+    const struct process_events *events, void *arg, struct process **out)
+{
+	struct buf b = BUF_INIT(256);
+	struct process *p;
+	int rc;
+
+	if (ep->state != EPISODE_LIVE)
+		return SP_E_STATE;
+	p = process_new(ep, SANDBOX_ORACLE, name.n > 0 ? name : VIEW("oracle"));
+	if (p == NULL)
+		return SP_E_NOMEM;
+	p->handle = episode_number(ep->set);
+	p->input_end = true;
+	rc = wire_put_u32(&b, p->handle);
+	if (rc == SP_OK)
+		rc = episode_put_which(&b, ep);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, name);
+	rc = episode_send(ep->set, MESSAGE_EPISODE_GRADE, &b, rc, -1);
+	if (rc != SP_OK) {
+		process_free(p);
+		return rc;
+	}
+	process_begin(p, ep, events, arg);
 	*out = p;
 	return SP_OK;
 }
@@ -491,6 +527,31 @@ heard_not_started(struct process *p, struct channel_msg *m, struct wire *w)
 		events->not_started(p->arg, stage, (int)number, what);
 	buf_clear(&b);
 	return SP_OK;
+}
+
+bool
+process_refused(struct episode_set *s, uint32_t handle, unsigned why,
+    struct view what)
+{
+	const struct process_events *events;
+	struct process *p = NULL;
+	struct episode *ep;
+
+	LIST_FOREACH (ep, &s->episodes, link) {
+		LIST_FOREACH (p, &ep->processes, link)
+			if (p->handle == handle && p->side == SANDBOX_ORACLE &&
+			    !p->started)
+				break;
+		if (p != NULL)
+			break;
+	}
+	if (p == NULL)
+		return false;
+	events = p->events;
+	process_retire(p);
+	if (events != NULL)
+		events->not_started(p->arg, 0, (int)why, what);
+	return true;
 }
 
 static int

@@ -23,7 +23,8 @@ struct process_events {
 	void (*started)(void *arg, uint32_t pid);
 	/*
 	 * it never ran: the process is freed after it
-	 * stage: enum sandbox_stage; number: errno or 0, also told in what
+	 * stage: enum sandbox_stage; number: errno or 0, also told in what;
+	 * stage 0: see process_grade()
 	 */
 	void (*not_started)(void *arg, unsigned stage, int number,
 	    struct view what);
@@ -78,6 +79,16 @@ int process_run(struct episode *ep, enum sandbox_side side,
     const struct sandbox_run *run, const struct process_events *events,
     void *arg, struct process **out) must_check;
 /*
+ * A program of the configuration, in a sandbox of its own on a copy of the
+ * workspace: see grading.h.  Refused by the helper it has not started, with
+ * stage 0, and enum sandbox_refusal as number.
+ * Parameters: name, of a `process` with trust privileged, or empty: the asset
+ *          "oracle".
+ */
+int process_grade(struct episode *ep, struct view name,
+    const struct process_events *events, void *arg,
+    struct process **out) must_check;
+/*
  * Queues bytes for its standard input: 0; SP_E_LIMIT more than may wait;
  * SP_E_GONE it is closed; SP_E_NOMEM.  After it p->input_full tells that half
  * of what may wait does: writable() follows.
@@ -98,6 +109,9 @@ void process_rename(struct process *p, struct view name);
 /* PROCESS_* behind slot and generation: 0; SP_E_PROTO.  m->fd may be taken. */
 int process_heard(struct episode *ep, struct channel_msg *m,
     struct view rest) must_check;
+/* EPISODE_REFUSED of that number: whether it was one of these. */
+bool process_refused(struct episode_set *s, uint32_t handle, unsigned why,
+    struct view what);
 /* The episode's end: each exits as lost. */
 void process_lose_all(struct episode *ep, unsigned end);
 

@@ -54,6 +54,14 @@ ep_free_one(struct episodes *e)
 		return NULL;
 	}
 	p->slot->owner = p;
+	TAILQ_INIT(&p->grades);
+	LIST_INIT(&p->files);
+	p->hold = hold_new(e->p, p);
+	if (p->hold == NULL) {
+		slot_free(p->slot);
+		mem_free(p);
+		return NULL;
+	}
 	e->eps[e->eps_n++] = p;
 	return p;
 }
@@ -356,6 +364,18 @@ episodes_on_empty(void *arg, struct slot *s)
 	case EP_CREATE:
 		break;
 	}
+}
+
+/* Whoever asked something of it is answered by its end. */
+void
+episodes_on_ending(void *arg, struct slot *s)
+{
+	struct ep *p = s->owner;
+
+	(void)arg;
+	grade_drop(p);
+	grade_file_drop(p);
+	hold_drop(p->hold);
 }
 
 void
@@ -689,6 +709,7 @@ static const struct {
 	{ MESSAGE_EPISODE_FILE, episodes_ask_file },
 	{ MESSAGE_EPISODE_FILE_PUT, episodes_ask_file },
 	{ MESSAGE_EPISODE_CONNECT, episodes_ask_connect },
+	{ MESSAGE_EPISODE_GRADE, grade_ask },
 	{ MESSAGE_PROCESS_RUN, episodes_ask_run },
 	{ MESSAGE_PROCESS_SIGNAL, episodes_ask_signal },
 };
@@ -712,6 +733,9 @@ static void
 ep_reactor_lost(struct ep *p)
 {
 	slot_forget_calls(p->slot);
+	grade_reactor_lost(p);
+	grade_file_reactor_lost(p);
+	hold_reactor_lost(p->hold);
 	switch (p->use) {
 	case EP_CREATE:
 		p->use = EP_WARM;

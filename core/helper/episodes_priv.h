@@ -3,8 +3,11 @@
 #define SP_HELPER_EPISODES_PRIV_H
 
 #include "helper/episodes.h"
+#include "helper/grade.h"
+#include "helper/grade_file.h"
 #include "helper/guarantee.h"
 #include "helper/seed_job.h"
+#include "helper/hold.h"
 #include "helper/slot.h"
 #include "helper/slot_block.h"
 #include "helper/slot_journal.h"
@@ -50,6 +53,9 @@ struct ep {
 	bool emptied; /* of EP_RESETTING and EP_REFUSED */
 	char
 	    name[EPISODES_NAME_MAX + 1]; /* for the next reactor; empty: none */
+	struct hold *hold;
+	TAILQ_HEAD(, grade) grades; /* the first is under way */
+	LIST_HEAD(, grade_file) files;
 };
 
 struct episodes {
@@ -86,6 +92,7 @@ void episodes_on_failed(void *arg, struct slot *s);
 void episodes_on_empty(void *arg, struct slot *s);
 void episodes_on_stuck(void *arg, struct slot *s);
 void episodes_on_swept(void *arg, struct slot *s);
+void episodes_on_ending(void *arg, struct slot *s);
 /* Begins one of that environment in a free slot: 0 with *out; SP_E_*. */
 int episodes_begin(struct ep_env *env, enum ep_use use, uint32_t request,
     struct ep **out) must_check;
@@ -113,6 +120,14 @@ void episodes_tell_made(struct ep *p, uint32_t request);
 void episodes_tell_named(struct ep *p);
 void episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what);
+void episodes_tell_frozen(struct ep *p, uint32_t request,
+    enum sandbox_frozen how);
+/* PROCESS_*, whose body is that behind slot and generation. */
+void episodes_tell_process(struct ep *p, enum message_type type,
+    struct view body);
+/* What a keeper answered, under the reactor's number; fd is taken. */
+void episodes_pass(struct ep *p, uint16_t from, uint32_t number,
+    struct view rest, int fd);
 /* The table, when a reactor begins to serve. */
 void episodes_tell_guarantees(struct episodes *e);
 void episodes_on_heard(void *arg, struct slot *s, const struct channel_msg *m,

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "helper/assets.h"
 #include "helper/complain.h"
 #include "helper/episodes_priv.h"
 #include "helper/ids.h"
@@ -126,53 +127,6 @@ start_journal(struct episodes *e)
 }
 
 /* ---- environments ----------------------------------------------------------- */
-
-/* What only root may read, and nobody could have put there. */
-static int
-start_assets(struct ep_env *v)
-{
-	const struct conf_environment *env = v->env;
-	struct stat st;
-	char *path;
-	size_t i;
-	int fd, rc = SP_OK;
-
-	if (env->assets.n == 0)
-		return SP_OK;
-	path = mem_strndup(env->assets.p, env->assets.n);
-	if (path == NULL)
-		return SP_E_NOMEM;
-	v->assets_fd =
-	    open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	mem_free(path);
-	if (v->assets_fd < 0 || fstat(v->assets_fd, &st) != 0) {
-		complain("%s:%u: assets %.*s: %s", env->pos.file, env->pos.line,
-		    VIEW_ARG(env->assets), strerror(errno));
-		return SP_E_CONF;
-	}
-	if (st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-		complain("%s:%u: assets %.*s must belong to %s and be closed "
-			 "to all others (mode 0700)",
-		    env->pos.file, env->pos.line, VIEW_ARG(env->assets),
-		    geteuid() == 0 ? "root" : "you");
-		return SP_E_CONF;
-	}
-	for (i = 0; i < env->asset_n && rc == SP_OK; i++) {
-		const struct conf_env_asset *a = &env->asset[i];
-		char *name = mem_strndup(a->path.p, a->path.n);
-
-		if (name == NULL)
-			return SP_E_NOMEM;
-		rc = fd_open_beneath(v->assets_fd, name, O_RDONLY, 0, &fd);
-		mem_free(name);
-		if (rc == SP_OK)
-			fd_close(&fd);
-		else
-			complain("%s:%u: asset %.*s: %s", a->pos.file,
-			    a->pos.line, VIEW_ARG(a->path), err_str(rc));
-	}
-	return rc == SP_OK ? SP_OK : SP_E_CONF;
-}
 
 static int
 start_seed(struct ep_env *v)
@@ -311,7 +265,7 @@ start_env(struct episodes *e, const struct conf_environment *env)
 	if (rc == SP_OK)
 		rc = guarantee_check(&e->guarantee, env);
 	if (rc == SP_OK)
-		rc = start_assets(v);
+		rc = assets_open(env, &v->assets_fd);
 	if (rc != SP_OK || env->workspace.n == 0)
 		return rc;
 	return e->p != NULL ? start_seed_job(v) : start_seed(v);
@@ -321,7 +275,7 @@ start_env(struct episodes *e, const struct conf_environment *env)
 static int
 start_memory(const struct conf *c)
 {
-	uint64_t want = 0, one, have;
+	uint64_t want = 0, all, have;
 	struct sysinfo si;
 	size_t i;
 
@@ -330,25 +284,26 @@ start_memory(const struct conf *c)
 	have = (uint64_t)si.totalram * si.mem_unit;
 	for (i = 0; i < c->environments_n; i++) {
 		const struct conf_environment *env = c->environments[i];
-		uint64_t n = env->episodes + env->warm;
 
 		if (env->enforcement == CONF_ENV_ENFORCE_LOCAL)
 			continue;
-		/* agent's and worker's sandbox have a limit each */
-		if (__builtin_mul_overflow(conf_env_memory(env),
-			(uint64_t)slot_sides(env), &one))
-			one = UINT64_MAX;
-		if (one > have || (n > 0 && one > (have - want) / n)) {
+		all = conf_env_admitted(env, slot_sides(env));
+		if (all > have - want) {
 			complain("%s:%u: environment \"%.*s\": %" PRIu64
 				 " episodes and warm ones of %" PRIu64
-				 " MiB each (memory, workspace, /tmp, shm) are "
-				 "more than this host's %" PRIu64
+				 " MiB each (memory, workspace, /tmp, shm)%s "
+				 "are more than this host's %" PRIu64
 				 " MiB; expected fewer or smaller ones",
 			    env->pos.file, env->pos.line, VIEW_ARG(env->name),
-			    n, one >> 20, have >> 20);
+			    env->episodes + env->warm,
+			    conf_env_memory(env) >> 20,
+			    conf_env_grades(env) ? ", and as much again for "
+						   "grading each episode,"
+						 : "",
+			    have >> 20);
 			return SP_E_CONF;
 		}
-		want += n * one;
+		want += all;
 	}
 	return SP_OK;
 }
@@ -496,6 +451,8 @@ start_try(struct episodes *e)
 	e->slots.stuck = try_stuck;
 	e->slots.swept = try_swept;
 	e->slots.heard = try_heard;
+	e->slots.ending = try_nothing;
+	e->slots.oracle = NULL; /* none is started */
 	rc = slot_journal_cover(&e->journal, 1);
 	if (rc != SP_OK) {
 		complain("sallyport: the file \"slots\" in state_dir: %s",
@@ -646,6 +603,8 @@ episodes_attach(struct episodes *e, struct poller *p)
 	e->slots.stuck = episodes_on_stuck;
 	e->slots.swept = episodes_on_swept;
 	e->slots.heard = episodes_on_heard;
+	e->slots.ending = episodes_on_ending;
+	e->slots.oracle = grade_on_oracle;
 	e->stop_timer = episodes_stop_timer(e);
 	e->warm_timer = poller_timer_new(p, episodes_on_warm_timer, e);
 	return e->stop_timer != NULL && e->warm_timer != NULL ? SP_OK
@@ -660,6 +619,8 @@ episodes_free(struct episodes *e)
 	if (e == NULL)
 		return;
 	for (i = 0; i < e->eps_n; i++) {
+		episodes_on_ending(e, e->eps[i]->slot);
+		hold_free(e->eps[i]->hold);
 		slot_free(e->eps[i]->slot);
 		mem_free(e->eps[i]);
 	}

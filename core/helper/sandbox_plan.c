@@ -17,6 +17,9 @@ enum {
 	PLAN_BYTES_PER_INODE = 4096, /* of /tmp and the like */
 	PLAN_INODES_MIN = 1024,
 	PLAN_DNS_PORT = 53,
+	/* a copy of a full workspace must fit, with what copying needs */
+	PLAN_COPY_BYTES = 1024 * 1024,
+	PLAN_COPY_INODES = 1024,
 };
 
 uint32_t
@@ -60,7 +63,7 @@ plan_has_hosts(const struct conf_environment *env)
 
 /* The operator's, and where the door to the allowed names is. */
 static int
-plan_env(const struct conf_environment *env, struct arena *a,
+plan_env(const struct conf_environment *env, uint8_t side, struct arena *a,
     struct sandbox_list *out)
 {
 	static const char proxy[] = "=http://127.0.0.1:3128";
@@ -73,6 +76,9 @@ plan_env(const struct conf_environment *env, struct arena *a,
 	for (i = 0; i < n; i++)
 		out->v[i] = env->env.v[i];
 	out->n = n;
+	/* an oracle's sandbox has no network */
+	if (side == SANDBOX_ORACLE)
+		return SP_OK;
 	for (i = 0; i < 2 && plan_has_hosts(env); i++) {
 		const char *text = arena_printf(a, "%s%s", names[i], proxy);
 
@@ -136,7 +142,13 @@ plan_fill(const struct sandbox_plan *p, const struct conf_environment *env,
 	    (struct sandbox_list){ env->read_only.v, env->read_only.n };
 	s->read_write =
 	    (struct sandbox_list){ env->read_write.v, env->read_write.n };
-	return plan_env(env, a, &s->env);
+	if (p->side == SANDBOX_ORACLE) {
+		s->workspace_bytes += PLAN_COPY_BYTES;
+		/* on tmpfs each further name of a file counts, and twice */
+		s->workspace_inodes *= 2;
+		s->workspace_inodes += PLAN_COPY_INODES;
+	}
+	return plan_env(env, p->side, a, &s->env);
 }
 
 int

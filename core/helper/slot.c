@@ -68,6 +68,7 @@ slot_free(struct slot *s)
 		slot_keeper_clear(&s->keepers[i]);
 	}
 	slot_close_net(s);
+	slot_oracle_free(s);
 	sweep_job_drop(s->sweep);
 	poller_timer_free(s->timer);
 	buf_clear(&s->why);
@@ -227,6 +228,14 @@ slot_begin_end(struct slot *s)
 	size_t i;
 
 	s->state = SLOT_ENDING;
+	/* the numbers stay the keepers', until they have answered */
+	for (i = 0; i < s->calls_n; i++)
+		if (s->calls[i].own != NULL) {
+			s->calls[i].own = NULL;
+			s->calls[i].forgotten = true;
+		}
+	slot_oracle_yield(s);
+	s->w->ending(s->w->arg, s);
 	/* who holds them open keeps the namespace alive */
 	slot_close_net(s);
 	for (i = 0; i < SLOT_KEEPERS; i++)
@@ -235,25 +244,58 @@ slot_begin_end(struct slot *s)
 	poller_timer_set(s->timer, s->teardown_ms + SLOT_END_SPARE_MS);
 }
 
-void
-slot_lost(struct slot *s, uint8_t end, const char *fmt, ...)
+static void lose(struct slot *s, uint8_t end, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+
+static void
+lose(struct slot *s, uint8_t end, const char *fmt, va_list ap)
 {
 	bool building = s->state == SLOT_BUILDING;
-	va_list ap;
 
 	if (!building && s->state != SLOT_READY)
 		return; /* it ends already */
 	s->end = end;
 	buf_truncate(&s->why, 0);
-	va_start(ap, fmt);
 	(void)!buf_vprintf(&s->why, fmt, ap);
-	va_end(ap);
 	log_error("episode slot=%" PRIu32 " environment=%s: %.*s", s->number,
 	    s->name, VIEW_ARG(buf_view(&s->why)));
 	slot_begin_end(s);
 	if (building)
 		s->w->failed(s->w->arg, s);
 	slot_advance(s);
+}
+
+void
+slot_lost(struct slot *s, uint8_t end, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	lose(s, end, fmt, ap);
+	va_end(ap);
+}
+
+void
+slot_keeper_lost(struct slot_keeper *k, uint8_t end, const char *fmt, ...)
+{
+	struct buf why = BUF_INIT(SLOT_WHY_MAX);
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (slot_keeper_is_oracle(k)) {
+		(void)!buf_vprintf(&why, fmt, ap);
+		slot_oracle_lost(k->slot, buf_view(&why));
+	} else {
+		lose(k->slot, end, fmt, ap);
+	}
+	va_end(ap);
+	buf_clear(&why);
+}
+
+void
+slot_fail(struct slot *s, const char *why)
+{
+	slot_lost(s, SANDBOX_END_LOST, "%s", why);
 }
 
 void
@@ -362,6 +404,8 @@ slot_advance(struct slot *s)
 		slot_build_on(s);
 	else if (s->state == SLOT_ENDING || s->state == SLOT_EMPTY)
 		slot_end_on(s);
+	else if (s->state == SLOT_READY)
+		slot_oracle_advance(s);
 }
 
 static void
@@ -401,7 +445,7 @@ slot_reaped(struct slot *s, pid_t pid, int status)
 		k->pid = -1;
 		slot_keeper_reaped(k);
 		if (!k->gone)
-			slot_lost(s, SANDBOX_END_LOST,
+			slot_keeper_lost(k, SANDBOX_END_LOST,
 			    "its keeper ended (wait status %d)", status);
 		slot_advance(s);
 		return true;

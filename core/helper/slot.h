@@ -11,7 +11,8 @@
 #include "os/cgroup.h"
 
 enum {
-	SLOT_KEEPERS = 2, /* agent's and worker's: by side, from 0 */
+	SLOT_KEEPERS = 3, /* agent's and worker's: by side, from 0; */
+	SLOT_ORACLE = 2, /* and, while it grades, the oracle's */
 	SLOT_CALLS_MAX = 512, /* runs and requests open at once */
 };
 
@@ -22,6 +23,24 @@ enum slot_state {
 	SLOT_ENDING, /* everything is being killed */
 	SLOT_EMPTY, /* nothing lives; what is left is being deleted */
 	SLOT_SWEEPING, /* by name, once more, for what was missed */
+};
+
+/* Of the oracle's sandbox, while the slot is READY. */
+enum slot_oracle {
+	SLOT_ORACLE_NONE,
+	SLOT_ORACLE_STARTED, /* its keeper; then it is being built */
+	SLOT_ORACLE_READY,
+	SLOT_ORACLE_ENDING,
+	SLOT_ORACLE_SWEEPING, /* by name, for what its keeper missed */
+	SLOT_ORACLE_DIRTY, /* that failed: it is tried before the next */
+};
+
+enum slot_oracle_news {
+	SLOT_ORACLE_BUILT,
+	SLOT_ORACLE_LOST, /* it ends unasked: why */
+	SLOT_ORACLE_EMPTY, /* nothing lives in it */
+	SLOT_ORACLE_STUCK, /* its processes do not die: no EMPTY as yet */
+	SLOT_ORACLE_CLEAN, /* nothing is left: another one may be started */
 };
 
 struct slot;
@@ -50,6 +69,11 @@ struct slot_world {
 	 */
 	void (*heard)(void *arg, struct slot *s, const struct channel_msg *m,
 	    uint32_t number, struct view rest, int fd);
+	/* its end begins: nothing that is open is answered any more */
+	void (*ending)(void *arg, struct slot *s);
+	/* of the oracle's sandbox: see slot_oracle_start() */
+	void (*oracle)(void *arg, struct slot *s, enum slot_oracle_news news,
+	    struct view why);
 	void *arg;
 };
 
@@ -63,6 +87,10 @@ struct slot_keeper {
 	bool ready, empty, gone;
 };
 
+/* Body behind the keeper's number; fd is taken. */
+typedef void slot_answer(void *arg, const struct channel_msg *m,
+    struct view rest, int fd);
+
 /* A number that the keeper knows, for one of the owner's. */
 struct slot_call {
 	uint32_t number; /* the keeper's */
@@ -70,6 +98,8 @@ struct slot_call {
 	uint8_t keeper; /* index */
 	bool run; /* a process, else a request */
 	bool forgotten; /* whoever asked is gone */
+	slot_answer *own; /* asked by the helper itself; NULL: by the reactor */
+	void *own_arg;
 };
 
 struct slot {
@@ -100,6 +130,11 @@ struct slot {
 	struct poller_timer *timer; /* of building, of its life, of ending */
 	struct sweep_job *sweep;
 	unsigned sweeps; /* tried for this end */
+	enum slot_oracle oracle;
+	bool oracle_emptied;
+	unsigned oracle_sweeps; /* that failed, of this one */
+	struct sweep_job *oracle_sweep;
+	struct poller_timer *oracle_timer;
 	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
 	struct buf why;
 	uint64_t began_ms;
@@ -151,5 +186,28 @@ int slot_ask(struct slot *s, uint8_t side, enum message_type type,
     uint32_t number, struct view body, int fd) must_check;
 /* The owner is gone: what is open is answered to nobody. */
 void slot_forget_calls(struct slot *s);
+/* Whether that number is an open process's. */
+bool slot_runs(const struct slot *s, uint32_t number);
+/*
+ * A request of the helper's own: each answer goes to own(), unless the slot
+ * ends before.  A FILE has two answers, DATA and then DONE.
+ */
+int slot_ask_own(struct slot *s, uint8_t side, enum message_type type,
+    struct view body, slot_answer *own, void *arg) must_check;
+/* It cannot go on: its end begins, unasked, for that reason. */
+void slot_fail(struct slot *s, const char *why);
+
+/* ---- the oracle's sandbox (slot_oracle.c) ----------------------------------- */
+
+/*
+ * Starts its keeper.
+ * Returns: 0; SP_E_STATE the slot is not READY, or there is one, or what is
+ *          left of the one before is not gone; SP_E_*: nothing was started.
+ */
+int slot_oracle_start(struct slot *s) must_check;
+/* Has it built on a copy of that directory, borrowed: BUILT or LOST follows. */
+int slot_oracle_build(struct slot *s, int upper_fd) must_check;
+/* EMPTY and then CLEAN follow.  Without one, or twice, is fine. */
+void slot_oracle_end(struct slot *s);
 
 #endif

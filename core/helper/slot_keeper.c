@@ -47,7 +47,7 @@ call_of_owner(struct slot *s, uint32_t owners, bool run)
 
 	for (i = 0; i < s->calls_n; i++)
 		if (s->calls[i].owners == owners && s->calls[i].run == run &&
-		    !s->calls[i].forgotten)
+		    !s->calls[i].forgotten && s->calls[i].own == NULL)
 			return &s->calls[i];
 	return NULL;
 }
@@ -59,6 +59,25 @@ call_remove(struct slot *s, struct slot_call *c)
 		*c = s->calls[--s->calls_n];
 }
 
+/* A new one, or NULL: too many are open. */
+static struct slot_call *
+call_new(struct slot *s, size_t keeper)
+{
+	struct slot_call *c;
+
+	if (s->calls_n == SLOT_CALLS_MAX)
+		return NULL;
+	/* 0 is "every process" in KEEPER_SIGNAL */
+	do
+		s->calls_last++;
+	while (s->calls_last == 0 || call_find(s, s->calls_last) != NULL);
+	c = &s->calls[s->calls_n++];
+	memset(c, 0, sizeof(*c));
+	c->number = s->calls_last;
+	c->keeper = (uint8_t)keeper;
+	return c;
+}
+
 static int
 call_add(struct slot *s, size_t keeper, uint32_t owners, bool run,
     uint32_t *number)
@@ -67,19 +86,52 @@ call_add(struct slot *s, size_t keeper, uint32_t owners, bool run,
 
 	if (call_of_owner(s, owners, run) != NULL)
 		return SP_E_EXISTS;
-	if (s->calls_n == SLOT_CALLS_MAX)
+	c = call_new(s, keeper);
+	if (c == NULL)
 		return SP_E_LIMIT;
-	/* 0 is "every process" in KEEPER_SIGNAL */
-	do
-		s->calls_last++;
-	while (s->calls_last == 0 || call_find(s, s->calls_last) != NULL);
-	c = &s->calls[s->calls_n++];
-	c->number = *number = s->calls_last;
 	c->owners = owners;
-	c->keeper = (uint8_t)keeper;
 	c->run = run;
-	c->forgotten = false;
+	*number = c->number;
 	return SP_OK;
+}
+
+static int
+call_add_own(struct slot *s, size_t keeper, slot_answer *own, void *arg,
+    uint32_t *number)
+{
+	struct slot_call *c = call_new(s, keeper);
+
+	if (c == NULL)
+		return SP_E_LIMIT;
+	c->owners = keeper_internal;
+	c->own = own;
+	c->own_arg = arg;
+	*number = c->number;
+	return SP_OK;
+}
+
+bool
+slot_runs(const struct slot *s, uint32_t number)
+{
+	size_t i;
+
+	for (i = 0; i < s->calls_n; i++)
+		if (s->calls[i].owners == number && s->calls[i].run)
+			return true;
+	return false;
+}
+
+void
+slot_keeper_drop_calls(struct slot_keeper *k)
+{
+	struct slot *s = k->slot;
+	size_t i = 0;
+
+	while (i < s->calls_n)
+		if (&s->keepers[s->calls[i].keeper] == k)
+			call_remove(s, &s->calls[i]);
+		else
+			i++;
 }
 
 void
@@ -133,8 +185,9 @@ keeper_send(struct slot_keeper *k, enum message_type type, struct view body,
 	}
 }
 
-static int
-keeper_give(struct slot_keeper *k, enum sandbox_fd what, uint32_t index, int fd)
+int
+slot_keeper_give(struct slot_keeper *k, enum sandbox_fd what, uint32_t index,
+    int fd)
 {
 	struct buf b = BUF_INIT(16);
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 4), rc;
@@ -165,6 +218,7 @@ keeper_hand_over(struct slot_keeper *k)
 		.first = k == &s->keepers[0],
 	};
 	const struct cgroup_root *r = s->w->cgroups;
+	bool oracle = slot_keeper_is_oracle(k);
 	uint32_t i;
 	int fd, rc;
 
@@ -174,11 +228,14 @@ keeper_hand_over(struct slot_keeper *k)
 	keeper_send(k, MESSAGE_KEEPER_SPEC, VIEW_NONE, fd);
 	for (i = 0; i < CGROUP_HIERARCHIES && rc == SP_OK; i++)
 		if (r->fd[i] >= 0)
-			rc = keeper_give(k, SANDBOX_FD_CGROUP,
+			rc = slot_keeper_give(k, SANDBOX_FD_CGROUP,
 			    i | (r->v1[i] ? SANDBOX_FD_CGROUP_V1 : 0),
 			    r->fd[i]);
-	if (rc == SP_OK && plan.first && s->seed_fd >= 0)
-		rc = keeper_give(k, SANDBOX_FD_SEED, 0, s->seed_fd);
+	if (rc == SP_OK && (plan.first || oracle) && s->seed_fd >= 0)
+		rc = slot_keeper_give(k, SANDBOX_FD_SEED, 0, s->seed_fd);
+	/* nobody else ever holds them */
+	if (rc == SP_OK && oracle && s->assets_fd >= 0)
+		rc = slot_keeper_give(k, SANDBOX_FD_ASSETS, 0, s->assets_fd);
 	return rc;
 }
 
@@ -219,9 +276,9 @@ slot_keeper_build(struct slot_keeper *k, int net_fd, int workspace_fd)
 	int rc = SP_OK;
 
 	if (net_fd >= 0)
-		rc = keeper_give(k, SANDBOX_FD_NETNS, 0, net_fd);
+		rc = slot_keeper_give(k, SANDBOX_FD_NETNS, 0, net_fd);
 	if (rc == SP_OK && workspace_fd >= 0)
-		rc = keeper_give(k, SANDBOX_FD_WORKSPACE, 0, workspace_fd);
+		rc = slot_keeper_give(k, SANDBOX_FD_WORKSPACE, 0, workspace_fd);
 	if (rc == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_BUILD, VIEW_NONE, -1);
 	return rc;
@@ -284,7 +341,7 @@ keeper_on_failed(struct slot_keeper *k, struct channel_msg *m)
 	what = wire_bytes(&w);
 	if (wire_done(&w) != SP_OK)
 		return SP_E_PROTO;
-	slot_lost(k->slot, SANDBOX_END_LOST, "stage %s: %.*s%s%s",
+	slot_keeper_lost(k, SANDBOX_END_LOST, "stage %s: %.*s%s%s",
 	    sandbox_msg_stage(stage), VIEW_ARG(what), number != 0 ? ": " : "",
 	    number != 0 ? strerror((int)number) : "");
 	return SP_OK;
@@ -297,11 +354,11 @@ keeper_on_empty(struct slot_keeper *k, struct channel_msg *m)
 	if (k->empty)
 		return SP_E_PROTO;
 	/* unasked: its pid 1 died, and with it everything */
-	if (k->slot->oom)
+	if (k->slot->oom && !slot_keeper_is_oracle(k))
 		slot_lost(k->slot, SANDBOX_END_OOM,
 		    "its sandbox ran out of memory");
 	else
-		slot_lost(k->slot, SANDBOX_END_LOST, "its sandbox died");
+		slot_keeper_lost(k, SANDBOX_END_LOST, "its sandbox died");
 	k->empty = true;
 	slot_advance(k->slot);
 	return SP_OK;
@@ -323,6 +380,8 @@ keeper_on_stuck(struct slot_keeper *k, struct channel_msg *m)
 	log_error("episode slot=%" PRIu32 ": %" PRIu32
 		  " processes do not die: %.*s",
 	    s->number, left, VIEW_ARG(what));
+	if (s->state == SLOT_READY && slot_keeper_is_oracle(k))
+		slot_oracle_stuck(s);
 	if (s->state == SLOT_ENDING && !s->stuck) {
 		s->stuck = true;
 		s->w->stuck(s->w->arg, s);
@@ -336,7 +395,7 @@ keeper_on_gone(struct slot_keeper *k, struct channel_msg *m)
 	(void)m;
 	/* after FAILED nothing was there to be emptied */
 	k->gone = k->empty = true;
-	slot_lost(k->slot, SANDBOX_END_LOST, "its keeper is done");
+	slot_keeper_lost(k, SANDBOX_END_LOST, "its keeper is done");
 	slot_advance(k->slot);
 	return SP_OK;
 }
@@ -352,7 +411,7 @@ keeper_on_shared(struct slot_keeper *k, struct channel_msg *m)
 
 	wire_init(&w, m->body);
 	c = call_find(s, wire_u32(&w));
-	if (wire_done(&w) != SP_OK || c == NULL || c->run ||
+	if (wire_done(&w) != SP_OK || c == NULL || c->run || c->own != NULL ||
 	    c->owners != keeper_internal || &s->keepers[c->keeper] != k)
 		return SP_E_PROTO;
 	call_remove(s, c);
@@ -380,6 +439,8 @@ keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
 	    m->type == MESSAGE_KEEPER_CONNECTED;
 	struct slot *s = k->slot;
 	struct slot_call *c;
+	slot_answer *own;
+	void *own_arg;
 	uint32_t owners;
 	struct wire w;
 	bool heard;
@@ -390,11 +451,15 @@ keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
 	if (c == NULL || c->run != run || &s->keepers[c->keeper] != k)
 		return SP_E_PROTO;
 	owners = c->owners;
+	own = c->own;
+	own_arg = c->own_arg;
 	heard = !c->forgotten && s->owned;
 	if (last)
 		call_remove(s, c);
 	m->fd = -1;
-	if (heard)
+	if (own != NULL)
+		own(own_arg, m, view_from(m->body, 4), fd);
+	else if (heard)
 		s->w->heard(s->w->arg, s, m, owners, view_from(m->body, 4), fd);
 	else
 		fd_close(&fd);
@@ -426,10 +491,15 @@ keeper_on_news(struct slot_keeper *k, struct channel_msg *m)
 
 	/* an event begins with its kind */
 	if (m->type == MESSAGE_KEEPER_EVENT && m->body.n > 0 &&
-	    (unsigned char)m->body.p[0] == SANDBOX_EVENT_OOM)
+	    (unsigned char)m->body.p[0] == SANDBOX_EVENT_OOM &&
+	    !slot_keeper_is_oracle(k))
 		s->oom = true;
 	m->fd = -1;
-	s->w->heard(s->w->arg, s, m, 0, m->body, fd);
+	/* numbered apart, and of a sandbox that is no part of the episode */
+	if (slot_keeper_is_oracle(k))
+		fd_close(&fd);
+	else
+		s->w->heard(s->w->arg, s, m, 0, m->body, fd);
 	return SP_OK;
 }
 
@@ -577,6 +647,33 @@ slot_ask(struct slot *s, uint8_t side, enum message_type type, uint32_t number,
 		keeper_send(&s->keepers[i], type, buf_view(&b), fd);
 	else
 		fd_close(&fd);
+	buf_clear(&b);
+	return rc;
+}
+
+int
+slot_ask_own(struct slot *s, uint8_t side, enum message_type type,
+    struct view body, slot_answer *own, void *arg)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	uint32_t number = 0;
+	size_t i = 0;
+	int rc;
+
+	rc = slot_side(s, side, &i);
+	if (rc == SP_OK && (!s->keepers[i].ready || s->state != SLOT_READY))
+		rc = SP_E_STATE;
+	if (rc == SP_OK)
+		rc = call_add_own(s, i, own, arg, &number);
+	if (rc != SP_OK)
+		return rc;
+	rc = wire_put_u32(&b, number);
+	if (rc == SP_OK)
+		rc = buf_add_view(&b, body);
+	if (rc == SP_OK)
+		keeper_send(&s->keepers[i], type, buf_view(&b), -1);
+	else
+		call_remove(s, call_find(s, number));
 	buf_clear(&b);
 	return rc;
 }

@@ -12,6 +12,27 @@ void slot_lost(struct slot *s, uint8_t end, const char *fmt, ...)
 /* A keeper has become ready, empty, gone, or is dead. */
 void slot_advance(struct slot *s);
 
+/* The same for what one keeper says: the oracle's takes nobody along. */
+void slot_keeper_lost(struct slot_keeper *k, uint8_t end, const char *fmt, ...)
+    printf_like(3, 4);
+static inline bool
+slot_keeper_is_oracle(const struct slot_keeper *k)
+{
+	return k->side == SANDBOX_ORACLE;
+}
+
+/* ---- slot_oracle.c ---------------------------------------------------------- */
+
+/* It ends unasked, if it has not begun to. */
+void slot_oracle_lost(struct slot *s, struct view why);
+/* Its keeper has become ready, empty, gone, or is dead. */
+void slot_oracle_advance(struct slot *s);
+void slot_oracle_stuck(struct slot *s);
+/* The slot's own end takes over from here. */
+void slot_oracle_yield(struct slot *s);
+/* With the slot. */
+void slot_oracle_free(struct slot *s);
+
 /* ---- slot_keeper.c ---------------------------------------------------------- */
 
 /* Starts it and hands it its spec: 0; SP_E_*. */
@@ -27,6 +48,11 @@ void slot_keeper_kill(struct slot_keeper *k);
 /* Its process has ended: what it said last is heard first. */
 void slot_keeper_reaped(struct slot_keeper *k);
 void slot_keeper_clear(struct slot_keeper *k);
+/* Hands it one more descriptor, borrowed: 0; SP_E_*. */
+int slot_keeper_give(struct slot_keeper *k, enum sandbox_fd what,
+    uint32_t index, int fd) must_check;
+/* What was asked of it and is not answered never will be. */
+void slot_keeper_drop_calls(struct slot_keeper *k);
 static inline bool
 slot_keeper_dead(const struct slot_keeper *k)
 {

@@ -151,6 +151,8 @@ sweep_run(const struct sweep *sw, struct buf *why)
 	unsigned side;
 	int rc = SP_OK, one;
 
+	if (sw->side != 0)
+		return sweep_cgroup(sw, sw->side, why);
 	for (side = SANDBOX_AGENT; side < SANDBOX_SIDES; side++) {
 		one = sweep_cgroup(sw, side, why);
 		if (rc == SP_OK)

@@ -17,6 +17,7 @@ struct sweep {
 	const bool *cgroups_v1;
 	int disk_fd; /* directory of the slots' upper layers, or -1 */
 	uint64_t timeout_ms;
+	unsigned side; /* that one's leaf and nothing else; 0: all of it */
 };
 
 /* "slot-3-agent"; side as in enum sandbox_side. */

@@ -111,6 +111,7 @@ work(const struct ws *ws, const struct ask *q, struct ws_answer *a)
 		ws_read(ws, q->path, q->max, a);
 		break;
 	case SANDBOX_FILE_DIFF:
+	case SANDBOX_FILE_DIFF_FROZEN:
 		ws_diff(ws, &bounds, a);
 		break;
 	case SANDBOX_FILE_LIST:
@@ -128,6 +129,7 @@ work(const struct ws *ws, const struct ask *q, struct ws_answer *a)
 	case SANDBOX_FILE_SNAPSHOT:
 		ws_snapshot(ws, q->fd, &bounds, a);
 		break;
+	case SANDBOX_FILE_UPPER: /* without a child */
 	case SANDBOX_FILE_OPS:
 		break;
 	}
@@ -254,6 +256,25 @@ start_job(struct keeper *k, const struct ask *q)
 	return SP_OK;
 }
 
+/*
+ * The directory itself, for a sandbox that is made of a copy of it.  Safe: it
+ * goes to the helper, which hands it to a keeper and to nobody else.
+ */
+static void
+say_upper(struct keeper *k, uint32_t request)
+{
+	int dir = sbox_local(&k->box) ? k->box.merged : k->ws.upper;
+	struct ws_answer a;
+
+	memset(&a, 0, sizeof(a));
+	a.result = SANDBOX_FILE_OK;
+	a.fd = dir >= 0 ? fcntl(dir, F_DUPFD_CLOEXEC, 0) : -1;
+	if (a.fd < 0)
+		say_result(k, request, SANDBOX_FILE_FAILED, "no upper layer");
+	else
+		say_done(k, request, &a);
+}
+
 static bool
 needs_fd(uint8_t op)
 {
@@ -281,6 +302,10 @@ keeper_file_take(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (path.n > 0)
 		memcpy(q.path, path.p, path.n);
 	q.path[path.n] = '\0';
+	if (q.op == SANDBOX_FILE_UPPER) {
+		say_upper(k, q.request);
+		return SP_OK;
+	}
 	if (k->jobs_n >= FILE_JOBS_MAX) {
 		say_result(k, q.request, SANDBOX_FILE_BUSY,
 		    "too much file work at once");

@@ -36,8 +36,9 @@ copy_child(const struct sbox *b, enum sandbox_stage stage, int sock)
 	bounds.bytes = b->spec->workspace_bytes;
 	bounds.entries = b->spec->workspace_inodes;
 	bounds.deadline_ms = clock_ms() + COPY_MS;
-	r.rc = tree_copy(b->give[SANDBOX_FD_UPPER], b->upper, &bounds, true,
-	    &copied, &where);
+	/* another's files become its own, as the seed's do */
+	r.rc = tree_copy_for(b->give[SANDBOX_FD_UPPER], b->upper, &bounds,
+	    b->spec->flags & SANDBOX_USERNS ? NULL : &b->uid, &copied, &where);
 	if (r.rc != SP_OK)
 		r.rc = sbox_why_rc(&r.why, r.rc, "copying %.*s",
 		    VIEW_ARG(buf_view(&where)));

@@ -27,15 +27,17 @@ copy_seed(struct sbox *b, struct sbox_why *w)
 	struct buf where = BUF_INIT(SANDBOX_MSG_PATH_MAX * 4);
 	struct tree_bounds bounds;
 	struct tree_copied copied;
-	int rc;
+	int from = b->give[SANDBOX_FD_UPPER], rc;
 
-	if (b->give[SANDBOX_FD_SEED] < 0)
+	/* without layers, another's upper one is all that it has */
+	if (from < 0)
+		from = b->give[SANDBOX_FD_SEED];
+	if (from < 0)
 		return SP_OK;
 	bounds.bytes = b->spec->workspace_bytes;
 	bounds.entries = b->spec->workspace_inodes;
 	bounds.deadline_ms = clock_ms() + LOCAL_COPY_MS;
-	rc = tree_copy(b->give[SANDBOX_FD_SEED], b->merged, &bounds, false,
-	    &copied, &where);
+	rc = tree_copy(from, b->merged, &bounds, false, &copied, &where);
 	if (rc != SP_OK)
 		rc = sbox_why_rc(w, rc, "copying %.*s",
 		    VIEW_ARG(buf_view(&where)));

@@ -84,8 +84,8 @@ void ws_remove(const struct ws *w, const char *path, uint64_t deadline_ms,
  * What differs in the workspace from its seed, as sandbox_change records; the
  * same tree gives the same text.  What was only copied up, or touched, is none.
  * Its cost is in the changes.  The caller has frozen the sandbox.
- * Parameters: bounds, entries and compared bytes (TOO_LARGE), time.  BUSY: it
- *          changed nevertheless.
+ * Parameters: bounds, entries (TOO_LARGE), time; compared bytes: what lies
+ *          beyond is told as UNCOMPARED.  BUSY: it changed nevertheless.
  */
 void ws_diff(const struct ws *w, const struct tree_bounds *bounds,
     struct ws_answer *a);

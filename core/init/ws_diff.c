@@ -180,13 +180,21 @@ compare_data(struct differ *d, int a, int b, off_t size)
 		if (x == 0 || x != y || memcmp(d->a, d->b, (size_t)x) != 0)
 			return 1;
 		d->compared += (uint64_t)x;
-		if (bounds->bytes != 0 && d->compared > bounds->bytes)
-			return SP_E_LIMIT;
 		if (bounds->deadline_ms != 0 &&
 		    clock_ms() >= bounds->deadline_ms)
 			return SP_E_TIMEOUT;
 	}
 	return 0;
+}
+
+/* Sparse or not: every byte would have to be looked at. */
+static bool
+too_large(const struct differ *d, const struct stat *st)
+{
+	uint64_t left = d->bounds->bytes - d->compared;
+
+	return d->bounds->bytes != 0 &&
+	    (d->compared > d->bounds->bytes || (uint64_t)st->st_size > left);
 }
 
 static int
@@ -200,6 +208,7 @@ compare_files(struct differ *d, const struct tree_entry *e, int lower)
 		rc = tree_stack_open_file(lower, e->name, &y, &b);
 	if (rc == SP_OK)
 		rc = x.st_size != y.st_size ? 1
+		    : too_large(d, &x)      ? SP_E_LIMIT
 					    : compare_data(d, a, b, x.st_size);
 	fd_close(&a);
 	fd_close(&b);
@@ -234,8 +243,10 @@ emit_if_changed(struct differ *d, const struct tree_entry *e, int lower,
 		rc = compare_files(d, e, lower);
 	else if (S_ISLNK(e->st.st_mode))
 		rc = compare_links(e, lower);
-	if (rc == SP_E_DENIED)
+	if (rc == SP_E_DENIED || rc == SP_E_SYS)
 		flags |= SANDBOX_CHANGE_UNREADABLE;
+	else if (rc == SP_E_LIMIT)
+		flags |= SANDBOX_CHANGE_UNCOMPARED;
 	else if (rc < 0)
 		return rc;
 	else if (rc == 1)

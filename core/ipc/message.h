@@ -199,6 +199,10 @@ enum message_type {
 	MESSAGE_EPISODE_NAME = 171, /* u32 slot, u32 generation, bytes id: what
 				       the next reactor is to call it; it is
 				       kept through resets */
+	MESSAGE_EPISODE_GRADE = 170, /* u32 handle (as PROCESS_RUN's), u32 slot,
+					u32 generation, bytes process, empty:
+					the asset "oracle"; then PROCESS_*, or
+					EPISODE_REFUSED with the handle */
 	/* helper to reactor; what is of one episode begins with slot and
 	 * generation */
 	MESSAGE_EPISODE_MADE = 176, /* u32 slot, u32 generation, u32 request,

@@ -141,7 +141,9 @@ enum sandbox_file_op {
 	SANDBOX_FILE_PUT, /* with a descriptor: content of a new file */
 	SANDBOX_FILE_MKDIR,
 	SANDBOX_FILE_REMOVE, /* a file or a tree */
-	SANDBOX_FILE_SNAPSHOT, /* the upper layer, for an oracle */
+	SANDBOX_FILE_SNAPSHOT, /* the upper layer, copied into a directory */
+	SANDBOX_FILE_UPPER, /* the upper layer itself: the helper's alone */
+	SANDBOX_FILE_DIFF_FROZEN, /* DIFF while nothing runs: the reactor's */
 	SANDBOX_FILE_OPS,
 };
 enum sandbox_file_result {
@@ -189,6 +191,8 @@ enum sandbox_change_flag {
 	SANDBOX_CHANGE_UNREADABLE = 1 << 0, /* could not be looked into */
 	SANDBOX_CHANGE_CONTENT = 1 << 1, /* modified: its bytes, or target */
 	SANDBOX_CHANGE_MODE = 1 << 2, /* modified: its mode */
+	SANDBOX_CHANGE_UNCOMPARED = 1
+	    << 3, /* too large to tell: maybe the same */
 };
 /* SANDBOX_FILE_DIFF, in the same way; each path once, in no order of paths. */
 struct sandbox_change {

@@ -96,7 +96,8 @@ int
 sandbox_msg_change_get(struct wire *w, struct sandbox_change *c)
 {
 	const unsigned known = SANDBOX_CHANGE_UNREADABLE |
-	    SANDBOX_CHANGE_CONTENT | SANDBOX_CHANGE_MODE;
+	    SANDBOX_CHANGE_CONTENT | SANDBOX_CHANGE_MODE |
+	    SANDBOX_CHANGE_UNCOMPARED;
 
 	memset(c, 0, sizeof(*c));
 	if (!wire_more(w))

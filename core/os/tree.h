@@ -46,6 +46,13 @@ struct tree_copied {
 };
 int tree_copy(int from, int to, const struct tree_bounds *bounds, bool overlay,
     struct tree_copied *copied, struct buf *where) must_check;
+/*
+ * The same, of an upper layer that another sandbox takes.
+ * Parameters: owner, to whom all of it belongs then; NULL: as it is.
+ */
+int tree_copy_for(int from, int to, const struct tree_bounds *bounds,
+    const uid_t *owner, struct tree_copied *copied,
+    struct buf *where) must_check;
 
 /*
  * Walks a tree in the order of names (bytes), directories before what is in

@@ -31,6 +31,7 @@ struct copier {
 	struct tree_stack to;
 	const struct tree_bounds *bounds;
 	bool overlay;
+	const uid_t *owner; /* of all; NULL: as it is */
 	struct tree_copied *done;
 	char *chunk;
 	struct hmap *links; /* (dev, ino) to a number from 1 */
@@ -50,6 +51,16 @@ within(const struct copier *c)
 	    (b->entries != 0 && c->done->entries > b->entries))
 		return SP_E_LIMIT;
 	return SP_OK;
+}
+
+static int
+set_attr(const struct copier *c, const char *name, const struct stat *st)
+{
+	struct stat own = *st;
+
+	if (c->owner != NULL)
+		own.st_uid = *c->owner;
+	return tree_attr_set(tree_stack_top(&c->to), name, &own);
 }
 
 /* ---- the content of a file ---------------------------------------------- */
@@ -226,7 +237,7 @@ copy_file(struct copier *c, const struct tree_entry *e)
 		rc = tree_attr_copy(in, out, c->overlay,
 		    &c->done->attributes_skipped);
 	if (rc == SP_OK)
-		rc = tree_attr_set(dir, e->name, &st);
+		rc = set_attr(c, e->name, &st);
 	if (rc == SP_OK && number == 0)
 		rc = links_add(c, e->name, &st);
 	fd_close(&in);
@@ -248,7 +259,7 @@ copy_link(struct copier *c, const struct tree_entry *e)
 	target[n] = 0;
 	if (symlinkat(target, tree_stack_top(&c->to), e->name) != 0)
 		return err_from_errno(errno);
-	return tree_attr_set(tree_stack_top(&c->to), e->name, &e->st);
+	return set_attr(c, e->name, &e->st);
 }
 
 static int
@@ -259,7 +270,7 @@ copy_node(struct copier *c, const struct tree_entry *e, mode_t type)
 	/* device 0:0 is a whiteout; no other number is ever made */
 	if (mknodat(dir, e->name, type | 0600, 0) != 0)
 		return err_from_errno(errno);
-	return tree_attr_set(dir, e->name, &e->st);
+	return set_attr(c, e->name, &e->st);
 }
 
 static int
@@ -319,37 +330,55 @@ leave_dir(void *arg, const struct tree_entry *e)
 	if (rc == SP_OK)
 		rc = tree_stack_pop(&c->to);
 	if (rc == SP_OK)
-		rc = tree_attr_set(tree_stack_top(&c->to), e->name, &e->st);
+		rc = set_attr(c, e->name, &e->st);
 	return rc;
+}
+
+static int
+copy_tree(struct copier *c, int from, struct buf *where)
+{
+	static const struct tree_visitor v = { copy_entry, leave_dir };
+	int fd, rc, end;
+
+	memset(c->done, 0, sizeof(*c->done));
+	c->links_dir = -1;
+	if (where != NULL)
+		buf_reset(where, 0);
+	tree_stack_init(&c->to);
+	c->chunk = mem_alloc(CHUNK_BYTES);
+	if (c->chunk == NULL)
+		return SP_E_NOMEM;
+	fd = openat(c->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rc = fd < 0 ? err_from_errno(errno) : tree_stack_push(&c->to, fd);
+	if (rc == SP_OK)
+		rc = tree_walk_with(from, c->bounds, &v, c, where);
+	tree_stack_clear(&c->to);
+	end = links_close(c);
+	mem_free(c->chunk);
+	return rc != SP_OK ? rc : end;
 }
 
 int
 tree_copy(int from, int to, const struct tree_bounds *bounds, bool overlay,
     struct tree_copied *copied, struct buf *where)
 {
-	static const struct tree_visitor v = { copy_entry, leave_dir };
-	struct copier c;
-	int fd, rc, end;
+	struct copier c = { .bounds = bounds,
+		.overlay = overlay,
+		.done = copied,
+		.root = to };
 
-	memset(&c, 0, sizeof(c));
-	memset(copied, 0, sizeof(*copied));
-	c.bounds = bounds;
-	c.overlay = overlay;
-	c.done = copied;
-	c.links_dir = -1;
-	c.root = to;
-	if (where != NULL)
-		buf_reset(where, 0);
-	tree_stack_init(&c.to);
-	c.chunk = mem_alloc(CHUNK_BYTES);
-	if (c.chunk == NULL)
-		return SP_E_NOMEM;
-	fd = openat(to, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	rc = fd < 0 ? err_from_errno(errno) : tree_stack_push(&c.to, fd);
-	if (rc == SP_OK)
-		rc = tree_walk_with(from, bounds, &v, &c, where);
-	tree_stack_clear(&c.to);
-	end = links_close(&c);
-	mem_free(c.chunk);
-	return rc != SP_OK ? rc : end;
+	return copy_tree(&c, from, where);
+}
+
+int
+tree_copy_for(int from, int to, const struct tree_bounds *bounds,
+    const uid_t *owner, struct tree_copied *copied, struct buf *where)
+{
+	struct copier c = { .bounds = bounds,
+		.overlay = true,
+		.owner = owner,
+		.done = copied,
+		.root = to };
+
+	return copy_tree(&c, from, where);
 }
