@@ -141,7 +141,8 @@ static void
 lose_inside(struct episode *ep)
 {
 	static const enum message_type types[] = { MESSAGE_EPISODE_FREEZE,
-		MESSAGE_EPISODE_FILE, MESSAGE_EPISODE_FILE_PUT };
+		MESSAGE_EPISODE_FILE, MESSAGE_EPISODE_FILE_PUT,
+		MESSAGE_EPISODE_CONNECT };
 	size_t i;
 
 	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++)

@@ -171,7 +171,10 @@ fd_open_beneath(int dir, const char *path, int flags, mode_t mode, int *out)
 	long fd;
 
 	memset(&how, 0, sizeof(how));
-	how.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC | O_NOCTTY);
+	how.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC);
+	/* openat2(2): O_PATH goes with little else */
+	if ((flags & O_PATH) == 0)
+		how.flags |= O_NOCTTY;
 	/* openat2(2): a mode without O_CREAT or O_TMPFILE is EINVAL */
 	if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE)
 		how.mode = mode;

@@ -435,7 +435,10 @@ static const char changes[] = "anew/added Cf 5\n"
 static void
 test_diff_plain(int top)
 {
+	struct buf text = BUF_INIT(4096);
 	struct tree_bounds b = { 0, 1, 0 };
+	struct sandbox_change c;
+	struct wire r;
 	struct ws w;
 	struct ws_answer a;
 	int lower = sub(top, "pl"), upper = sub(top, "pu"), i;
@@ -458,7 +461,13 @@ test_diff_plain(int top)
 	b.entries = 0;
 	b.bytes = 2;
 	ws_diff(&w, &b, &a);
-	is_result(&a, SANDBOX_FILE_TOO_LARGE, "too much to compare");
+	is_result(&a, SANDBOX_FILE_OK, "too much to compare");
+	content(&a, &text);
+	wire_init(&r, buf_view(&text));
+	tap_ok(sandbox_msg_change_get(&r, &c) == SP_OK &&
+		c.flags == SANDBOX_CHANGE_UNCOMPARED,
+	    "is told as what it is");
+	buf_clear(&text);
 	b.bytes = 0;
 	b.deadline_ms = 1;
 	ws_diff(&w, &b, &a);
