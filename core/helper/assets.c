@@ -372,8 +372,7 @@ read_prepare(struct assets_read *r, const struct conf_environment *env,
 }
 
 struct assets_read *
-assets_read_start(struct poller *p, const struct conf_environment *env, int dir,
-    struct view name, uint64_t max,
+assets_read_start(struct poller *p, const struct assets_ask *ask,
     void (*done)(void *arg, enum sandbox_file_result result, uint64_t size,
 	int fd),
     void *arg)
@@ -391,12 +390,12 @@ assets_read_start(struct poller *p, const struct conf_environment *env, int dir,
 
 	if (r == NULL)
 		return NULL;
-	r->dir = dir;
+	r->dir = ask->dir;
 	r->out = -1;
-	r->max = max < ASSETS_READ_MAX ? max : ASSETS_READ_MAX;
+	r->max = ask->max < ASSETS_READ_MAX ? ask->max : ASSETS_READ_MAX;
 	r->done = done;
 	r->arg = arg;
-	if (read_prepare(r, env, name) == SP_OK) {
+	if (read_prepare(r, ask->env, ask->name) == SP_OK) {
 		keep[0] = r->dir;
 		keep[1] = r->out;
 		r->job = job_start(p, &plan);

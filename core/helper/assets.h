@@ -35,15 +35,21 @@ int assets_check(const struct conf_environment *env, int dir,
 struct view assets_path(struct view path);
 
 struct assets_read;
+struct assets_ask {
+	const struct conf_environment *env;
+	int dir; /* borrowed, until it is done */
+	struct view name; /* a kind, or a path beneath the directory */
+	uint64_t max; /* bytes */
+};
 /*
- * Reads a file in a child: its kind, or a path beneath the directory.
+ * Reads a file in a child.
  * Parameters: done, called once from the poller, after which the read is gone;
  *          fd, sealed, taken; -1 without one.
  * Owner:   assets_read_drop() takes it back.
  * Returns: NULL without memory, or children.
  */
 struct assets_read *assets_read_start(struct poller *p,
-    const struct conf_environment *env, int dir, struct view name, uint64_t max,
+    const struct assets_ask *ask,
     void (*done)(void *arg, enum sandbox_file_result result, uint64_t size,
 	int fd),
     void *arg) must_check;

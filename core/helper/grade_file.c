@@ -135,15 +135,14 @@ asset_on_read(void *arg, enum sandbox_file_result result, uint64_t size, int fd)
 static void
 asset_begin(struct grade_file *f, struct view name)
 {
-	const struct ep_env *env = f->ep->env;
+	const struct assets_ask ask = { f->ep->env->env, f->ep->env->assets_fd,
+		name, f->limit };
 
-	if (env->env != NULL && env->assets_fd >= 0)
-		f->asset = assets_read_start(f->ep->e->p, env->env,
-		    env->assets_fd, name, f->limit, asset_on_read, f);
-	else {
+	if (ask.env == NULL || ask.dir < 0) {
 		asset_on_read(f, SANDBOX_FILE_NOT_FOUND, 0, -1);
 		return;
 	}
+	f->asset = assets_read_start(f->ep->e->p, &ask, asset_on_read, f);
 	if (f->asset == NULL)
 		file_refuse(f, "no child to read it");
 }

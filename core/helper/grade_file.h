@@ -2,6 +2,9 @@
 #ifndef SP_HELPER_GRADE_FILE_H
 #define SP_HELPER_GRADE_FILE_H
 
+#include <stdint.h>
+
+#include "base/err.h"
 #include "base/view.h"
 
 struct ep;
