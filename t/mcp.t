@@ -1,0 +1,465 @@
+#!/usr/bin/python3
+"""The doors that speak MCP, to workers in real sandboxes."""
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import inside  # noqa: E402
+import tap  # noqa: E402
+import walls  # noqa: E402
+import ws  # noqa: E402
+
+FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
+SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+TOKEN = "grader-token-0123456789"
+BOTH = "application/json, text/event-stream"
+JSON = "application/json"
+
+
+class Daemon(gate.Gate):
+    def __init__(self, folder, **kw):
+        self.socket = os.path.join(folder, "control")
+        self.access = os.path.join(folder, "access")
+        uid = 400000 + os.getpid() % 1000 * 32768
+        conf = (f"environment rich {{ episodes 2; workspace_size 64m;\n"
+                f"  worker stdio /usr/bin/python3 {FIXTURES}/rich.py;\n"
+                f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
+                f"    read_write {SCRATCH}; memory 256m; tmp_size 64m;\n"
+                f"    shm_size 16m; timeout 20s; env TMPDIR={SCRATCH};\n"
+                f"    uid {uid} 4096; }}\n"
+                "  inside 127.0.0.1:8000 { location /mcp { mcp_agent;\n"
+                "    tools echo env.*; } }\n}\n"
+                "server { listen 127.0.0.1:0;\n"
+                "  location /health { health; }\n"
+                "  location /mcp { mcp_agent; environment rich;\n"
+                "    tools echo env.*; }\n"
+                "  location /bare { mcp_agent; environment rich;\n"
+                "    tools echo; features none; }\n"
+                "  location /keyed { mcp_agent; environment rich;\n"
+                "    tools echo; token env:AGENT; }\n}\n")
+        super().__init__(
+            conf, main=f"control {self.socket}; access_log {self.access};",
+            env={"GRADER": TOKEN, "AGENT": "agent-token-0123456789"}, **kw)
+
+    def ctl(self, *args):
+        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
+                            *args], capture_output=True, check=False,
+                           timeout=120)
+        return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+    def create(self, *more):
+        rc, out, err = self.ctl("episodes", "create", "rich", *more)
+        if rc != 0:
+            sys.exit(f"no episode: {err}")
+        return out.rstrip("\n")
+
+    def ask(self, method, path, body=None, **fields):
+        """(status, headers, body)"""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request(method, path, body, {
+            k.replace("_", "-"): v for k, v in fields.items()})
+        r = c.getresponse()
+        got = (r.status, r.headers, r.read())
+        c.close()
+        return got
+
+
+def rpc(id_, method, **params):
+    return json.dumps({"jsonrpc": "2.0", "id": id_, "method": method,
+                       "params": params})
+
+
+class Client:
+    """One that speaks as the specification has it."""
+
+    def __init__(self, d, path="/mcp", version="2025-11-25", caps=None,
+                 **fields):
+        self.d, self.path, self.fields = d, path, fields
+        self.session = {}
+        self.hello = self.post(rpc(0, "initialize", protocolVersion=version,
+                                   capabilities=caps or {}, clientInfo={
+                                       "name": "t", "version": "1"}))
+        self.id = self.hello[1].get("Mcp-Session-Id")
+        self.session = {"Mcp_Session_Id": self.id,
+                        "MCP_Protocol_Version": version}
+        self.post('{"jsonrpc":"2.0","method":"notifications/initialized"}')
+
+    def post(self, body, **fields):
+        return self.d.ask("POST", self.path, body, Accept=BOTH,
+                          Content_Type=JSON, **self.session,
+                          **{**self.fields, **fields})
+
+    def call(self, id_, method, **params):
+        return json.loads(self.post(rpc(id_, method, **params))[2])
+
+    def stream(self):
+        """A GET that stays open."""
+        c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=60)
+        c.request("GET", self.path, headers={
+            "Accept": "text/event-stream", "Mcp-Session-Id": self.id})
+        return c, c.getresponse()
+
+    def open(self, body):
+        c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=60)
+        c.request("POST", self.path, body, {
+            "Accept": BOTH, "Content-Type": JSON, "Mcp-Session-Id": self.id})
+        return c, c.getresponse()
+
+
+def event(r):
+    """The data of the next event, as it came; None at the end."""
+    data = []
+    while True:
+        line = r.readline()
+        if not line:
+            return None
+        line = line.rstrip(b"\n")
+        if line.startswith(b"data: "):
+            data.append(line[6:])
+        elif not line and data:
+            return b"\n".join(data)
+
+
+def said(got):
+    return got["result"]["content"][0]["text"]
+
+
+# ---- byte for byte -----------------------------------------------------------
+
+CONVERSATION = [
+    rpc(1, "tools/call", name="echo", arguments={"a": [1, "\u00e4", None]}),
+    '{"method":"tools/call", "id" : "x 1", "jsonrpc":"2.0",'
+    '"params":{"arguments":{"n":1.50e1},"name":"env.look"}}',
+    rpc(-7, "tools/call", name="env.fail", arguments={}),
+    rpc(2, "resources/list"),
+    rpc(3, "resources/templates/list"),
+    rpc(4, "resources/read", uri="x:/1"),
+    rpc(5, "resources/subscribe", uri="x:/1"),
+    rpc(6, "prompts/list"),
+    rpc(7, "prompts/get", name="p"),
+    rpc(8, "completion/complete", ref={}, argument={}),
+    rpc(9, "logging/setLevel", level="info"),
+    rpc(10, "tools/call", name="env.unknown", arguments={}),
+    '{"jsonrpc":"2.0","id":12345678901234567890,"method":"tools/call",'
+    '"params":{"name":"echo"}}',
+]
+
+
+def direct():
+    """The same, told to the worker's own pipe."""
+    p = subprocess.Popen([sys.executable, f"{FIXTURES}/rich.py"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    hello = rpc(0, "initialize", protocolVersion="2025-11-25",
+                capabilities={}, clientInfo={})
+    got = []
+    for line in [hello] + CONVERSATION:
+        p.stdin.write(line.encode() + b"\n")
+        p.stdin.flush()
+        got.append(p.stdout.readline().rstrip(b"\n"))
+    p.stdin.close()
+    p.wait()
+    return got
+
+
+def same_bytes(d):
+    want = direct()
+    c = Client(d)
+    tap.eq(c.hello[0], 200, "initialize")
+    first = re.sub(rb'"jsonrpc" : "2.0" , |,  "id" : 0 ', b"", want[0])
+    tap.ok(first[len(b'{ "result":'):-1] in c.hello[2],
+           "the worker's own words", c.hello[2])
+    for line, w in zip(CONVERSATION, want[1:]):
+        status, fields, got = c.post(line)
+        tap.eq((status, fields["Content-Type"], got), (200, JSON, w),
+               f"{line[:60]}")
+    return c
+
+
+# ---- tools -------------------------------------------------------------------
+
+def tools(d, c):
+    one = c.post(rpc(1, "tools/list"))[2]
+    got = json.loads(one)["result"]
+    tap.eq(([t["name"] for t in got["tools"]], got["nextCursor"]),
+           (["echo", "env.look", "env.turn"], "p2"), "a page of tools")
+    tap.ok(b'"nextCursor":"p\\u0032"' in one and
+           b'{"name" : "env.look", "description":"d env.look",' in one,
+           "what is seen is as it was", one)
+    two = json.loads(c.post(rpc(2, "tools/list", cursor="p2"))[2])["result"]
+    tap.eq([t["name"] for t in two["tools"]],
+           ["env.change", "env.progress", "env.log", "env.sample",
+            "env.elicit", "env.fail", "env.slow"], "the last page")
+    none = c.call(3, "tools/call", name="no.such", arguments={})
+    for name in ("secret.peek", "secret.late", "grader.fake", "reset",
+                 "grader.read_file", "Echo", "echo ", "ech\u200bo"):
+        got = c.call(3, "tools/call", name=name, arguments={})
+        want = json.loads(json.dumps(none).replace("no.such", "@"))
+        want["error"]["message"] = want["error"]["message"].replace("@", name)
+        tap.eq(got, want, f"{name!r} looks as what there is not")
+    for bad in ('{"name":"echo","name":"secret.peek"}',
+                '{"name":"echo","Name":"secret.peek"}',
+                '{"name":"echo","n\\u0061me":"secret.peek"}'):
+        got = json.loads(c.post('{"jsonrpc":"2.0","id":4,"method":"tools/call"'
+                                f',"params":{bad}}}')[2])
+        tap.eq(got["error"]["code"], -32602, f"{bad}")
+    for method in ("env/reset", "env/step", "env/state", "Env/Reset",
+                   "env\\/reset"):
+        got = json.loads(c.post('{"jsonrpc":"2.0","id":5,"method":"'
+                                + method + '"}')[2])
+        tap.eq(got["error"]["code"], -32601, f"{method} is nobody's here")
+    batch = json.loads(c.post("[" + rpc(1, "tools/call", name="secret.peek")
+                              + "," + rpc(2, "tools/call", name="echo")
+                              + "," + rpc(3, "tools/list") + "]")[2])
+    by = {m["id"]: m for m in batch}
+    tap.ok(by[1]["error"]["code"] == -32602 and "result" in by[2] and
+           b"secret" not in json.dumps(by[3]).encode(), "nor in a batch",
+           batch)
+
+
+# ---- what the worker says by itself ------------------------------------------
+
+def streams(d):
+    c = Client(d, caps={"sampling": {}})
+    h, r = c.open(rpc("p1", "tools/call", name="env.progress", arguments={},
+                      _meta={"progressToken": "tok"}))
+    tap.eq((r.status, r.headers["Content-Type"], r.headers["Cache-Control"],
+            r.headers["X-Accel-Buffering"], r.headers["Mcp-Session-Id"]),
+           (200, "text/event-stream", "no-cache, no-transform", "no", c.id),
+           "a stream, as there is progress")
+    got = [json.loads(event(r)) for _ in range(4)]
+    tap.eq(([m["params"]["progress"] for m in got[:3]], got[3]["id"]),
+           ([0, 50, 100], "p1"), "progress, then the answer")
+    tap.eq([m["params"]["progressToken"] for m in got[:3]], ["tok"] * 3,
+           "under the client's token")
+    tap.eq(event(r), None, "and the end")
+    h.close()
+    h, r = c.open(rpc(2, "tools/call", name="env.log", arguments={}))
+    tap.eq(json.loads(event(r))["method"], "notifications/message", "a log")
+    h.close()
+    h, r = c.open(rpc(3, "tools/call", name="env.sample", arguments={}))
+    asked = json.loads(event(r))
+    tap.eq(asked["method"], "sampling/createMessage", "a question")
+    status, _, body = c.post(json.dumps({
+        "jsonrpc": "2.0", "id": asked["id"], "result": {"model": "m"}}))
+    tap.eq((status, body), (202, b""), "its answer is taken")
+    tap.eq(said(json.loads(event(r))), '{"model": "m"}', "and has come")
+    h.close()
+    got = c.call(4, "tools/call", name="env.elicit", arguments={})
+    tap.eq(json.loads(said(got))["code"], -32601,
+           "what the client cannot do is refused for it")
+    h, r = c.stream()
+    tap.eq(r.status, 200, "GET")
+    c.post(rpc(5, "tools/call", name="env.change", arguments={}))
+    tap.eq(json.loads(event(r))["method"],
+           "notifications/tools/list_changed", "what concerns nobody's call")
+    done = {}
+    t = threading.Thread(target=lambda: done.update(
+        c.call("s", "tools/call", name="env.slow", arguments={})))
+    t.start()
+    gate.until(lambda: d.ask("POST", "/mcp", '{"jsonrpc":"2.0","method":'
+                             '"notifications/cancelled","params":{"requestId":'
+                             '"s","reason":"enough"}}', Accept=BOTH,
+                             Content_Type=JSON, Mcp_Session_Id=c.id)[0] == 202
+               and (t.join(0.05) or done), "a cancelled call's end")
+    t.join()
+    tap.eq(said(done), "cancelled", "a call is cancelled")
+    tap.eq(d.ask("DELETE", "/mcp", Mcp_Session_Id=c.id)[0], 200, "DELETE")
+    tap.eq(event(r), None, "ends the stream")
+    tap.eq(c.post(rpc(6, "ping"))[0], 404, "and the session")
+    h.close()
+    bare = Client(d, "/bare", caps={"sampling": {}})
+    caps = json.loads(bare.hello[2])["result"]["capabilities"]
+    tap.eq(list(caps), ["tools"], "features none: nothing else is offered")
+    tap.eq(bare.call(1, "prompts/list")["error"]["code"], -32601, "nor had")
+
+
+# ---- the other dialect -------------------------------------------------------
+
+def plain(d):
+    def post(text):
+        status, fields, body = d.ask("POST", "/mcp", text)
+        tap.ok(status == 200 and "Mcp-Session-Id" not in fields,
+               "HTTP is never at fault")
+        return json.loads(body)
+
+    got = post(rpc(1, "openenv/session/create"))
+    tap.eq(list(got), ["jsonrpc", "id", "result"], "no member besides")
+    sid = got["result"]["session_id"]
+    tap.ok(re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab]"
+                        r"[0-9a-f]{3}-[0-9a-f]{12}", sid), "a UUID", sid)
+    got = post(rpc(2, "tools/list", session_id=sid))
+    tap.eq([t["name"] for t in got["result"]["tools"]],
+           ["echo", "env.look", "env.turn"], "tools")
+    got = post(rpc(3, "tools/call", name="echo", arguments={"a": 1},
+                   session_id=sid))
+    tap.eq(said(got), 'echo{"a": 1}', "a call")
+    tap.eq(post(rpc(4, "tools/call", name="secret.peek", session_id=sid)),
+           {"jsonrpc": "2.0", "id": 4, "error": {
+               "code": -32602, "message": "Tool not found", "data": None}},
+           "a hidden tool")
+    tap.eq(post(rpc(5, "openenv/session/close", session_id=sid))["result"],
+           {"session_id": sid, "closed": True}, "closed")
+    tap.eq(post('{"jsonrpc":"2.0","method":"tools/call","params":'
+                '{"name":"echo"}}')["id"], None, "without an id")
+
+
+def sockets(d):
+    def client(**kw):
+        return ws.Ws(d.port, "/mcp", **kw)
+
+    with client() as c:
+        c.send(ws.text(rpc(1, "tools/list")), ws.text("{"),
+               ws.text(rpc(2, "tools/call", name="secret.peek")),
+               ws.text(rpc(3, "tools/call", name="echo", arguments={})))
+        got = [json.loads(c.message()) for _ in range(4)]
+        tap.eq([m["id"] for m in got], [1, None, 2, 3],
+               "the plain dialect, in order")
+        tap.eq([m.get("error", {}).get("code") for m in got],
+               [None, -32700, -32602, None], "with its errors")
+        c.send(ws.frame(ws.FIN | ws.BIN, b"x"))
+        tap.eq(c.message()[0], 1003, "bytes are not for here")
+    with client(fields={"Sec-WebSocket-Protocol": "mcp"}) as c:
+        tap.eq(c.field("Sec-WebSocket-Protocol"), "mcp", "the subprotocol")
+        c.send(ws.text(rpc(0, "initialize", protocolVersion="2025-11-25",
+                           capabilities={"sampling": {}}, clientInfo={})))
+        got = json.loads(c.message())
+        tap.eq(got["result"]["serverInfo"]["name"], "rich", "initialize")
+        c.send(ws.text('{"jsonrpc":"2.0","method":"notifications/'
+                       'initialized"}'),
+               ws.text(rpc(1, "ping")),
+               ws.text(rpc(2, "tools/call", name="env.sample",
+                           arguments={})))
+        tap.eq(json.loads(c.message()), {"jsonrpc": "2.0", "id": 1,
+                                         "result": {}}, "ping")
+        asked = json.loads(c.message())
+        tap.eq(asked["method"], "sampling/createMessage", "a question")
+        c.send(ws.text(json.dumps({"jsonrpc": "2.0", "id": asked["id"],
+                                   "result": {"model": "w"}})))
+        tap.eq(said(json.loads(c.message())), '{"model": "w"}', "answered")
+        c.send(ws.text(rpc(3, "tools/call", name="env.change",
+                           arguments={})))
+        got = sorted(json.loads(c.message()).get("method", "")
+                     for _ in range(2))
+        tap.eq(got, ["", "notifications/tools/list_changed"],
+               "what changes is told")
+        c.send(ws.text(rpc(4, "initialize")))
+        tap.eq(json.loads(c.message())["error"]["code"], -32600,
+               "initialize again")
+    with ws.Ws(d.port, "/keyed") as c:
+        tap.eq(c.status, 403, "a WebSocket without its token")
+    with ws.Ws(d.port, "/none") as c:
+        tap.eq(c.status, 403, "or to nowhere")
+    with client(fields={"Host": "evil.example.com",
+                        "Origin": "http://evil.example.com"}) as c:
+        tap.eq(c.status, 403, "or of another site")
+
+
+def refusals(d):
+    tap.eq(d.ask("GET", "/none")[::2], (404, b'{"detail":"Not Found"}'),
+           "no such door")
+    got = d.ask("POST", "/keyed", "{}")
+    tap.eq((got[0], got[1]["WWW-Authenticate"], got[2]),
+           (401, "Bearer", b'{"detail":"Unauthorized"}'), "no token")
+    for host, origin, want in (("localhost:1", None, 200),
+                               ("[::1]:1", "http://localhost:6274", 200),
+                               ("evil.example.com", None, 403),
+                               ("127.0.0.1", "http://evil.example.com", 403)):
+        fields = {"Host": host, "Accept": BOTH, "Content_Type": JSON}
+        if origin:
+            fields["Origin"] = origin
+        tap.eq(d.ask("POST", "/mcp", rpc(
+            0, "initialize", protocolVersion="2025-11-25", capabilities={},
+            clientInfo={}), **fields)[0], want, f"{host} {origin}")
+
+
+def within(d, ep):
+    """The same door, from the inside."""
+    code = ("import urllib.request as u, sys; r = u.Request('http://127.0.0.1:"
+            "8000/mcp', sys.stdin.buffer.read()); "
+            "print(u.urlopen(r).read().decode())")
+    r = subprocess.run([gate.program("sallyportctl"), "-S", d.socket, "exec",
+                        "--in", ep, "--", "/usr/bin/python3", "-c", code],
+                       input=rpc(1, "tools/call", name="echo",
+                                 arguments={"in": 1}).encode(),
+                       capture_output=True, check=False, timeout=60)
+    tap.ok(b'echo{\\"in\\": 1}' in r.stdout, "a call from inside",
+           r.stdout + r.stderr)
+
+
+def several(d, ep):
+    d.create("second")
+    got = d.ask("POST", "/mcp", rpc(1, "tools/list"))
+    tap.ok(got[0] == 400 and b"X-Episode-Id" in got[2], "one of two", got)
+    tap.eq(d.ask("POST", "/mcp", rpc(1, "tools/list"),
+                 X_Episode_Id="second")[0], 401, "an id does not authorise")
+    auth = {"Authorization": "Bearer agent-token-0123456789"}
+    got = d.ask("POST", "/keyed", rpc(1, "tools/list"), X_Episode_Id="second",
+                **auth)
+    tap.ok(got[0] == 200 and b"echo" in got[2], "a token does", got)
+    c = Client(d, "/keyed", X_Episode_Id="second", **auth)
+    tap.eq(c.call(1, "ping"), {"jsonrpc": "2.0", "id": 1, "result": {}},
+           "a session of one")
+    tap.eq(c.post(rpc(1, "ping"), X_Episode_Id=ep)[0], 404,
+           "is unknown in the other")
+    d.ctl("end", "second")
+    gate.until(lambda: d.ask("POST", "/mcp", rpc(1, "ping"))[0] == 200,
+               "only one")
+
+
+def resets(d, ep):
+    c = Client(d)
+    tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
+    got = c.call(1, "tools/call", name="echo", arguments={})
+    tap.eq(said(got), "echo{}", "a session lives through it")
+    d.ctl("end", ep)
+    status, _, body = d.ask("POST", "/mcp", rpc(1, "tools/list"))
+    tap.eq((status, json.loads(body)["error"]["code"]), (200, -32603),
+           "no episode, to openenvd's clients")
+    tap.eq(c.post(rpc(1, "ping"))[0], 503, "and to others")
+
+
+def logged(d):
+    def lines():
+        with open(d.access, encoding="utf-8") as f:
+            got = [json.loads(x) for x in f.read().splitlines()]
+        return [x for x in got if "operation" in x]
+
+    rows = gate.until(lines, "lines of operations")
+    call = next(x for x in rows if x["operation"] == "tools/call" and
+                x["outcome"] == "ok")
+    tap.eq((call["principal"], call["door"], call["tool"]),
+           ("agent", "mcp_agent", "echo"), "a line for each operation")
+    tap.ok(any(x["outcome"] == "denied" and x["tool"] == "secret.peek"
+               for x in rows), "also of what was denied")
+    with open(d.access, encoding="utf-8") as f:
+        tap.ok("arguments" not in f.read(), "never with arguments")
+
+
+def main():
+    walls.needed()
+    with tempfile.TemporaryDirectory(prefix="sp-mcp-") as folder, \
+            Daemon(folder) as d:
+        ep = d.create()
+        c = same_bytes(d)
+        tools(d, c)
+        streams(d)
+        plain(d)
+        sockets(d)
+        refusals(d)
+        within(d, ep)
+        several(d, ep)
+        resets(d, ep)
+        logged(d)
+    tap.done()
+
+
+main()
