@@ -6,6 +6,7 @@
 #include "health.h"
 #include "llm_intercept.h"
 #include "mcp_agent.h"
+#include "mcp_grader.h"
 #include "sessions.h"
 #include "status.h"
 #include "upstreams.h"
@@ -18,5 +19,6 @@ const struct gate_module *const gate_modules[] = {
 	&status_module,
 	&health_module,
 	&mcp_agent_module,
+	&mcp_grader_module,
 	NULL,
 };
