@@ -474,6 +474,15 @@ def hard(d):
     tap.ok(isinstance(v, dict) and v["stdout"].split("\n")[1:6] ==
            ["fifo", str(1 << 40), "nosock", "x21", "1"],
            "68: the copy has them, and what is closed can be opened", v)
+    rc, out, _ = d.sh(me, "chattr +i ref 2>/dev/null && echo immutable; "
+                      "cp /usr/bin/id suid; chmod 6755 suid; "
+                      "setfattr -n user.mine -v x suid 2>/dev/null; "
+                      "touch -d @1234567890 suid")
+    tap.eq(out, b"", "70: nothing is made immutable")
+    d.oracle("cd /workspace; stat -c '%a %Y' suid; ./suid -u; id -u")
+    lines = (d.verdict(me).get("stdout") or "x").split("\n")
+    tap.ok(lines[0] == "6755 1234567890" and lines[1] == lines[2],
+           "70: mode and time are copied, and set-id bits mean nothing", lines)
     d.sh(me, "rm -rf hard* sparse; cp hello ref; touch -r hello ref; "
          "printf HELLO >h2; printf 'jello\n' >hello; touch -r ref hello")
     by = {x["path"]: x["change"] for x in d.diff(me) if "path" in x}
@@ -585,6 +594,10 @@ def evil(d):
            "82: nothing of the host is there, and the assets stay as they are",
            v)
     tap.ok(not os.path.exists(os.path.join(d.assets, "x")), "82: indeed")
+    d.oracle("python3 -c 'x = b\"x\" * (400 << 20)'; echo $?; exit 7")
+    v = d.verdict(me)
+    tap.ok(isinstance(v, dict) and v["returncode"] in (7, -9) and
+           v["stdout"] != "0\n", "55: one that takes too much memory dies", v)
     d.oracle(":(){ :|:& };: 2>/dev/null; sleep 1; echo over")
     v = d.verdict(me)
     tap.ok(isinstance(v, dict), "82: a fork bomb ends with it", v)

@@ -29,12 +29,13 @@ walls.needed()
 
 CREATE, RESET, END, FREEZE, FILE, FILE_PUT, RUN, SIGNAL, RESUME = \
     range(160, 169)
-CONNECT = 169
+CONNECT, GRADE = 169, 170
 MADE, REFUSED, LISTENER, NFLOG, WATCH, ENDED, FROZEN, FILE_DONE, FILE_DATA, \
     STDIO, STARTED, NOT_STARTED, EXITED, EVENT, GUARANTEES, CONNECTED = \
     range(176, 192)
 UNKNOWN, CAPACITY, FAILED, UNCLEAN, STATE = range(1, 6)
-AGENT, WORKER = 1, 2
+AGENT, WORKER, ORACLE = 1, 2, 3
+F_READ, F_SNAPSHOT, F_UPPER, F_DIFF_FROZEN = 1, 7, 8, 9
 
 CONF = """
 state_dir {dir}/state;
@@ -48,6 +49,14 @@ environment web {{
     worker http 8001 /usr/bin/python3 -c pass; teardown_timeout 3s;
     workspace_size 16m; sandbox {{ memory 128m; pids 64; uid 310000 4096; }}
     inside 127.0.0.1:7000 {{ location /health {{ health; }} }}
+}}
+environment judged {{
+    workspace {dir}/ws; workspace_size 16m; episodes 2; teardown_timeout 3s;
+    assets {dir}/private {{ oracle grade.sh; }}
+    sandbox {{ memory 128m; tmp_size 16m; pids 64; uid 320000 4096; }}
+    process slow {{ trust privileged; asset oracle;
+        command /bin/sh -c "sleep 1000"; }}
+    process own {{ trust workload; command /bin/true; }}
 }}
 server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
 """
@@ -86,6 +95,11 @@ def setup():
     os.mkdir(os.path.join(tmp, "ws"))
     with open(os.path.join(tmp, "ws", "hello"), "w") as f:
         f.write("hello\n")
+    os.mkdir(os.path.join(tmp, "private"), 0o700)
+    path = os.path.join(tmp, "private", "grade.sh")
+    with open(path, "w") as f:
+        f.write("#!/bin/sh\ncat hello; exit 5\n")
+    os.chmod(path, 0o700)
     return tmp
 
 
@@ -559,6 +573,145 @@ def reload_with(d, old, new):
         capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
+def oracles():
+    return [x for x in leaves() if x.endswith("-oracle")]
+
+
+def grade(d, ep, name="", handle=None):
+    h = handle or d.number()
+    d.msg(GRADE, u32(h, *ep) + text(name))
+    return h
+
+
+def told(d, h):
+    """What became of it: (type, what comes behind its number)."""
+    kind, body, _ = d.wait(
+        (REFUSED, NOT_STARTED, EXITED),
+        lambda b: h in (struct.unpack_from("<I", b)[0],
+                        struct.unpack_from("<I", b.ljust(12, b"\0"), 8)[0]))
+    return kind, body[4:] if kind == REFUSED else body[12:]
+
+
+def test_grading():
+    """A program of the configuration, and nothing else, is what runs there."""
+    d = Daemon()
+    ep, plain = d.create("judged"), d.create()
+    h = grade(d, ep)
+    tap.eq(told(d, h)[1][:2], b"\1\5", "a verdict")
+    while (h, 1) not in d.eof:
+        d.read()
+    tap.eq(d.out.get((h, 1)), b"hello\n", "on a copy of the workspace")
+    until(lambda: not oracles(), "the end of its sandbox")
+    for name in ("own", "none", "grade.sh", "oracle", "/bin/sh", "a" * 64,
+                 b"slow\0x", b"\xff"):
+        kind, rest = told(d, grade(d, ep, name))
+        tap.eq((kind, rest[0]), (REFUSED, UNKNOWN), f"no process {name!r:.20}")
+    tap.eq(told(d, grade(d, plain))[0], REFUSED, "nor where there are no assets")
+    for which in ((ep[0], ep[1] + 9), (4000000000, 1)):
+        tap.eq(told(d, grade(d, which))[0], REFUSED, "nor of no episode")
+    # while one runs: what the reactor itself would run beside it
+    h = grade(d, ep, "slow")
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+    n = d.number()
+    d.say("fd", RUN, (u32(*ep) + bytes([ORACLE]) + u32(n)).hex(),
+          run_spec(["/bin/sh", "-c", "cat /openenvd/assets/*"]).hex())
+    tap.eq(told(d, n)[0], NOT_STARTED, "no oracle's sandbox for a reactor")
+    tap.ok((n, 1) not in d.out, "and no asset")
+    waiting = [grade(d, ep) for _ in range(9)]
+    tap.eq([told(d, x)[0] for x in waiting[7:]], [REFUSED] * 2,
+           "no more wait than may")
+    d.msg(SIGNAL, u32(*ep, h) + bytes([15]))
+    d.msg(SIGNAL, u32(*ep, waiting[0]) + bytes([9]))
+    tap.eq(told(d, waiting[0])[0], NOT_STARTED, "one that waits is taken back")
+    d.msg(SIGNAL, u32(*ep, h) + bytes([9]))
+    tap.eq(told(d, h)[1][:2], b"\2\11", "and one that runs, by 9 alone")
+    tap.eq([told(d, x)[1][:2] for x in waiting[1:7]], [b"\1\5"] * 6,
+           "the others come all")
+    # reset and end: its answer is the episode's
+    for how in (RESET, END):
+        h = grade(d, ep, "slow")
+        if how == END:
+            d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
+        grade(d, ep)
+        d.msg(how, u32(d.number(), *ep))
+        if how == RESET:
+            _, body, _ = d.wait(MADE)
+            ep = struct.unpack_from("<II", body)
+        else:
+            d.wait(ENDED)
+        until(lambda: not oracles(), "the end of the oracle's sandbox")
+        tap.ok(not [m for m in d.msgs if m[0] in (EXITED, NOT_STARTED)],
+               "a reset or an end is all that is told")
+    ep = d.create("judged")
+    grade(d, ep, "slow")
+    d.wait(STARTED)
+    d.say("bye")
+    next_reactor(d)
+    until(lambda: not oracles(), "the end of what nobody listens to")
+    tap.eq(sh(d, ep, "cat hello")[2], b"hello\n", "and the episode goes on")
+    d.end(ep)
+    d.stop()
+    tap.eq(leaves(), [], "no control group is left")
+
+
+def hostile_grading():
+    """What ends the reactor: see test_hostile()."""
+    d = Daemon()
+    ep = d.create("judged")
+    where = u32(1) + u32(*ep)
+    cases = [
+        ("number 0", lambda: d.msg(GRADE, u32(0, *ep) + text(""))),
+        ("a number twice", lambda: [grade(d, ep, "slow", 7) for _ in "ab"]),
+        ("a snapshot", lambda: d.msg(FILE, where + bytes([F_SNAPSHOT]) +
+                                     u32(0) + bytes(8) + text(""))),
+        ("the upper layer", lambda: d.msg(FILE, where + bytes([F_UPPER]) +
+                                          u32(0) + bytes(8) + text(""))),
+        ("a snapshot with a place for it", lambda: d.say(
+            "fd", FILE_PUT, (where + bytes([F_SNAPSHOT]) + u32(0) + bytes(8) +
+                             text("")).hex(), "00")),
+    ]
+    for what, say in cases:
+        at = len(d.log())
+        say()
+        until(lambda: "ended as compromised" in d.log()[at:], what)
+        next_reactor(d)
+        tap.eq(sh(d, ep, "cat hello")[2], b"hello\n",
+               f"{what} ends the reactor, and nothing else")
+    until(lambda: not oracles(), "the end of oracles' sandboxes")
+    # assets by what is no path of theirs
+    for path in ("/openenvd/assets/", "/openenvd/assets/../ws/hello",
+                 "/openenvd/assets/x/../grade.sh", "/openenvd/assets/none",
+                 "/openenvd/assets/grade.sh/"):
+        n = d.number()
+        d.msg(FILE, u32(n, *ep) + bytes([F_READ]) + u32(0) +
+              struct.pack("<Q", 1 << 20) + text(path))
+        _, body, _ = d.wait(FILE_DONE)
+        tap.ok(body[12] != 1 and not d.files, f"no asset {path}")
+    n = d.number()
+    d.msg(FILE, u32(n, *ep) + bytes([F_READ]) + u32(0) +
+          struct.pack("<Q", 5) + text("/openenvd/assets/oracle"))
+    _, body, _ = d.wait(FILE_DONE)
+    tap.eq((body[12], d.files), (5, []), "nor more of one than was asked for")
+    # many that stand still at once, and all of them are answered
+    asked = []
+    for _ in range(40):
+        asked.append(d.number())
+        d.msg(FILE, u32(asked[-1], *ep) + bytes([F_DIFF_FROZEN]) + u32(0) +
+              bytes(8) + text(""))
+    for n in asked:
+        d.wait((FILE_DONE, REFUSED), lambda b, n=n: n in struct.unpack_from(
+            "<III", b))
+    tap.eq(sh(d, ep, "echo on")[2], b"on\n", "40 diffs at once")
+    d.msg(FREEZE, u32(d.number(), *ep) + b"\1")
+    d.wait(FROZEN)
+    d.say("bye")
+    next_reactor(d)
+    tap.eq(sh(d, ep, "echo on")[2], b"on\n",
+           "what a reactor has frozen does not stay so without it")
+    d.end(ep)
+    d.stop()
+
+
 def test_reload():
     d = Daemon(warm=1)
     ep = d.create()
@@ -698,7 +851,8 @@ if os.environ.get("SP_IN_NETNS") != "1":
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 HOST = host()
 try:
-    for test in (test_life, test_worker, test_deaths, test_hostile,
+    for test in (test_life, test_grading, hostile_grading, test_worker,
+                 test_deaths, test_hostile,
                  test_reload, test_ends, test_removed_group, test_warm_stays,
                  test_many, test_killed):
         test()

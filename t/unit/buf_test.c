@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 
+#include "base/b64.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "tap.h"
@@ -140,6 +141,34 @@ test_no_memory(void)
 	buf_clear(&b);
 }
 
+static void
+test_b64(void)
+{
+	static const char *const bad[] = { "A", "AA", "AAA", "AAAAA",
+		"A===", "AA=A", "====", "AA==AAAA", "A\nAA", "AAA*", "=AAA" };
+	static const char bytes[] = "\0\xff\x10 any";
+	struct buf text = BUF_INIT(100), back = BUF_INIT(100);
+	struct buf small = BUF_INIT(2);
+	size_t n, i;
+
+	for (n = 0; n < sizeof(bytes); n++) {
+		buf_reset(&text, 100);
+		buf_reset(&back, 100);
+		tap_is_int(b64_add(&text, view_of(bytes, n)), 0, "there");
+		tap_is_int(b64_get(buf_view(&text), &back), 0, "and back");
+		tap_is_mem(buf_view(&back).p, buf_len(&back), bytes, n,
+		    "the same bytes");
+	}
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		tap_is_int(b64_get(view_str(bad[i]), &back), SP_E_SYNTAX,
+		    "no base64");
+	tap_is_int(b64_get(view_of("AA\0A", 4), &back), SP_E_SYNTAX, "a NUL");
+	tap_is_int(b64_get(VIEW("AAAA"), &small), SP_E_LIMIT, "too much");
+	buf_clear(&small);
+	buf_clear(&text);
+	buf_clear(&back);
+}
+
 int
 main(void)
 {
@@ -148,5 +177,6 @@ main(void)
 	test_direct();
 	test_stream();
 	test_no_memory();
+	test_b64();
 	return tap_done();
 }

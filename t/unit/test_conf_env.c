@@ -507,6 +507,10 @@ test_values(void)
 	tap_ok(conf_env_memory(e) == ((uint64_t)512 + 3 * 1 + 2) << 20,
 	    "memory of an episode on disk");
 	tap_is_int((long long)conf_env_uids_needed(e), 80, "uids needed");
+	/* eight episodes and two warm ones of two each; eight more to grade */
+	tap_ok(conf_env_grades(e) &&
+		conf_env_admitted(e, 2) == 28 * conf_env_memory(e),
+	    "memory of all of them");
 	conf_free(c);
 	buf_clear(&err);
 }
@@ -562,7 +566,12 @@ test_defaults(void)
 	tap_ok(conf_env_memory(e) ==
 		((uint64_t)1024 + 1024 + 2 * 256 + 64) << 20,
 	    "memory of an episode");
+	tap_ok(!conf_env_grades(e) &&
+		conf_env_admitted(e, 1) ==
+		    (e->episodes + e->warm) * conf_env_memory(e),
+	    "and of all of them, where none is graded");
 	big.tmp_bytes = UINT64_MAX;
+	tap_ok(conf_env_admitted(&big, 1) == UINT64_MAX, "all is too much");
 	tap_ok(conf_env_memory(&big) == UINT64_MAX, "more than can be");
 	conf_free(c);
 	tap_is_int(conf_text_parse("environment a { sandbox { uid 200000 "
