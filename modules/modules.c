@@ -4,6 +4,7 @@
 #include "gate/gate.h"
 #include "episodes_door.h"
 #include "health.h"
+#include "lifecycle.h"
 #include "llm_intercept.h"
 #include "mcp_agent.h"
 #include "mcp_grader.h"
@@ -16,6 +17,8 @@ const struct gate_module *const gate_modules[] = {
 	&sessions_module,
 	&upstreams_module,
 	&episodes_door_module,
+	&lifecycle_module,
+	&lifecycle_plain_module,
 	&status_module,
 	&health_module,
 	&mcp_agent_module,

@@ -1,6 +1,8 @@
 /* All modules, in order. */
 #include "episodes_conf.h"
 #include "health_conf.h"
+#include "lifecycle_conf.h"
+#include "lifecycle_plain_conf.h"
 #include "llm_intercept_conf.h"
 #include "mcp_agent_conf.h"
 #include "mcp_grader_conf.h"
@@ -13,6 +15,8 @@ const struct conf_module *const conf_modules[] = {
 	&sessions_conf,
 	&upstreams_conf,
 	&episodes_conf,
+	&lifecycle_conf,
+	&lifecycle_plain_conf,
 	&status_conf,
 	&health_conf,
 	&mcp_agent_conf,

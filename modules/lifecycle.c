@@ -1,0 +1,643 @@
+#include "config.h"
+
+#include "lifecycle.h"
+
+#include "base/mem.h"
+#include "gate/door.h"
+#include "gate/feed.h"
+#include "gate/websock.h"
+#include "http/query.h"
+#include "json/jscan.h"
+#include "lifecycle_call.h"
+#include "lifecycle_conf.h"
+
+enum {
+	/* of a client that does not wait for answers */
+	PENDING_MAX = 64,
+	PENDING_BYTES_MAX = 1024 * 1024,
+	FRAME_OVERHEAD = 64, /* of a reply, around its data */
+	FAULT_MAX = 256 * 1024, /* of an error frame */
+};
+
+struct pending {
+	STAILQ_ENTRY(pending) link;
+	struct buf text;
+};
+
+/* A connection. */
+struct socket {
+	struct gate_request *r;
+	const struct lifecycle_conf *conf;
+	struct websock *ws; /* NULL: not yet, or no more */
+	struct websock_params params;
+	struct lifecycle_lease *lease; /* NULL: none, or let go of */
+	struct lifecycle_run *run; /* under way */
+	uint64_t since_us; /* it began */
+	STAILQ_HEAD(, pending) pending; /* came meanwhile */
+	size_t pending_n, pending_bytes;
+	bool paused, closing;
+	bool working; /* up the stack */
+	char episode[EPISODE_ID_MAX + 1]; /* for the log */
+};
+
+static unsigned sockets_n;
+
+static void socket_work(struct socket *s);
+
+/* ---- what is told --------------------------------------------------------- */
+
+static void
+socket_log(struct socket *s, const char *operation, const char *outcome)
+{
+	const struct door_operation op = {
+		.principal = "orchestrator",
+		.door = "lifecycle",
+		.operation = operation,
+		.episode = view_str(s->lease != NULL && s->lease->id[0] != '\0'
+			? s->lease->id
+			: s->episode),
+		.outcome = outcome,
+		.us = loop_now_us(gate_loop(s->r->gate)) - s->since_us,
+	};
+
+	door_log(s->r, &op);
+}
+
+static void
+socket_close(struct socket *s, unsigned code)
+{
+	s->closing = true;
+	if (s->ws != NULL)
+		websock_close(s->ws, code, VIEW_NONE);
+}
+
+static void
+send_fault(struct socket *s, const struct lifecycle_fault *f)
+{
+	struct buf frame = BUF_INIT(FAULT_MAX);
+	int rc = lifecycle_frame_error(&frame, f);
+
+	if (rc == SP_OK && s->ws != NULL)
+		rc = websock_send(s->ws, buf_view(&frame));
+	buf_clear(&frame);
+	/* what cannot be told ends the connection: silence would be a hang */
+	if (rc != SP_OK && rc != SP_E_GONE)
+		socket_close(s, WEBSOCKET_INTERNAL);
+}
+
+static void
+socket_send(struct socket *s, int rc, struct buf *frame)
+{
+	const struct lifecycle_fault bad = { .reason = "reply_malformed",
+		.cause = VIEW("the answer is not UTF-8") };
+
+	if (rc == SP_OK && s->ws != NULL)
+		rc = websock_send(s->ws, buf_view(frame));
+	buf_clear(frame);
+	if (rc == SP_E_SYNTAX)
+		send_fault(s, &bad);
+	else if (rc != SP_OK && rc != SP_E_GONE)
+		socket_close(s, WEBSOCKET_INTERNAL);
+}
+
+static void
+send_malformed(struct socket *s, const char *reason, const char *why)
+{
+	const struct lifecycle_fault f = { .reason = reason,
+		.cause = view_str(why) };
+
+	send_fault(s, &f);
+}
+
+/* In OpenEnv's words: the connection is of no use. */
+static void
+refuse_session(struct socket *s, const char *why)
+{
+	const struct lifecycle_fault f = { .message = why,
+		.code = "SESSION_ERROR",
+		.reason = "session_error",
+		.cause = view_str(why) };
+
+	send_fault(s, &f);
+	socket_close(s, WEBSOCKET_NORMAL);
+}
+
+/* ---- the end of an episode ------------------------------------------------ */
+
+/* close: the client is done with it. */
+static void
+socket_leave(struct socket *s, bool close)
+{
+	struct lifecycle_lease *l = s->lease;
+
+	if (l == NULL)
+		return;
+	memcpy(s->episode, l->id, sizeof(s->episode));
+	if (s->run != NULL && s->run->op != LIFECYCLE_OPEN)
+		socket_log(s, lifecycle_call_op(s->run->op), "client_gone");
+	s->lease = NULL;
+	if (s->run != NULL)
+		lifecycle_run_forget(s->run);
+	s->run = NULL;
+	lifecycle_lease_detach(l, close ? 0 : s->conf->grace_ms);
+}
+
+/* ---- what came of it ------------------------------------------------------ */
+
+/*
+ * The seed's event of it, for observers.
+ * Source: openenvd: {"source":"daemon","operation":..,"request":..,"response"}
+ */
+static void
+tell_feed(const struct lifecycle_run *run, const char *operation,
+    struct view response)
+{
+	struct feed *f =
+	    run->lease->ep != NULL ? feed_of(run->lease->ep) : NULL;
+	struct buf out = BUF_INIT(buf_len(&run->data) + response.n + 128);
+	int rc;
+
+	if (f == NULL)
+		return;
+	rc = buf_printf(&out,
+	    "{\"source\":\"daemon\",\"operation\":\"%s\",\"request\":",
+	    operation);
+	if (rc == SP_OK)
+		rc = buf_add_view(&out, buf_view(&run->data));
+	if (rc == SP_OK)
+		rc = buf_add_str(&out, ",\"response\":");
+	if (rc == SP_OK)
+		rc = buf_add_view(&out, response);
+	if (rc == SP_OK)
+		rc = buf_add_char(&out, '}');
+	if (rc == SP_OK)
+		feed_add(f, FEED_HARNESS, buf_view(&out));
+	buf_clear(&out);
+}
+
+static bool
+calls_tool(const struct lifecycle_run *run)
+{
+	struct view data = buf_view(&run->data);
+	struct jscan_span method;
+	struct jscan s;
+
+	jscan_init(&s, data, 0);
+	return jscan_find(data, VIEW("method"), &method) == 1 &&
+	    jscan_is(&s, &method, VIEW("tools/call"));
+}
+
+static void
+answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
+{
+	static const char *const types[] = {
+		[LIFECYCLE_RESET] = "observation",
+		[LIFECYCLE_STEP] = "observation",
+		[LIFECYCLE_STATE] = "state",
+		[LIFECYCLE_MCP] = "mcp",
+	};
+	struct buf frame = BUF_INIT(body.n + FRAME_OVERHEAD);
+	int rc = lifecycle_frame_reply(&frame, types[run->op], body);
+
+	if (run->op == LIFECYCLE_STEP)
+		tell_feed(run, "step", body);
+	else if (run->op == LIFECYCLE_MCP && calls_tool(run))
+		tell_feed(run, "mcp", body);
+	socket_send(s, rc, &frame);
+}
+
+static void
+answer_fault(struct socket *s, const struct lifecycle_run *run,
+    const struct lifecycle_fault *f)
+{
+	enum { RPC_INTERNAL = -32603 };
+	struct buf frame = BUF_INIT(FAULT_MAX);
+
+	if (run->op == LIFECYCLE_MCP)
+		socket_send(s,
+		    lifecycle_frame_rpc_error(&frame, buf_view(&run->data),
+			RPC_INTERNAL, f),
+		    &frame);
+	else
+		send_fault(s, f);
+}
+
+static void
+socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
+    struct view body, struct view tail)
+{
+	struct socket *s = arg;
+	struct lifecycle_fault f = { .cause = body, .tail = tail };
+
+	s->run = NULL;
+	if (o == LIFECYCLE_OK &&
+	    body.n + FRAME_OVERHEAD > s->conf->reply_max_bytes) {
+		o = LIFECYCLE_TOO_LARGE;
+		f.cause = VIEW("the answer is larger than reply_max");
+	}
+	socket_log(s, lifecycle_call_op(run->op), lifecycle_call_outcome(o));
+	if (o == LIFECYCLE_OK) {
+		answer_ok(s, run, body);
+	} else {
+		f.reason = lifecycle_call_outcome(o);
+		/* the seed's words */
+		if (o == LIFECYCLE_UNCLEAN)
+			f.message = "teardown incomplete: workload cgroup did "
+				    "not empty; workspace restore refused";
+		answer_fault(s, run, &f);
+	}
+	socket_work(s);
+}
+
+/* ---- the beginning of an episode ------------------------------------------ */
+
+static uint64_t
+count_episodes(struct gate *g, struct view env)
+{
+	const struct episode *ep = episode_first(gate_episodes(g));
+	uint64_t n = 0;
+
+	for (; ep != NULL; ep = LIST_NEXT(ep, link))
+		n += ep->placed && view_eq(view_str(ep->env), env);
+	return n;
+}
+
+static void
+refuse_open(struct socket *s, enum lifecycle_outcome o, struct view cause)
+{
+	const struct conf_environment *env = s->conf->environment;
+	struct lifecycle_fault f = { .reason = lifecycle_call_outcome(o),
+		.cause = cause };
+
+	if (o == LIFECYCLE_CAPACITY) {
+		f.message = "as many sessions are active as may be";
+		f.code = "CAPACITY_REACHED";
+		f.counts = true;
+		f.active = count_episodes(s->r->gate, env->name);
+		f.max = env->episodes;
+	} else if (o == LIFECYCLE_UNBUILT) {
+		f.message = "the environment could not be made";
+		f.code = "FACTORY_ERROR";
+		f.factory = env->name;
+	} else {
+		f.message = "there is no episode for this connection";
+		f.code = "SESSION_ERROR";
+	}
+	send_fault(s, &f);
+	socket_close(s, WEBSOCKET_NORMAL);
+}
+
+static void
+socket_on_open(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
+    struct view body, struct view tail)
+{
+	struct socket *s = arg;
+
+	(void)run;
+	(void)tail;
+	s->run = NULL;
+	socket_log(s, "open", lifecycle_call_outcome(o));
+	if (o != LIFECYCLE_OK) {
+		refuse_open(s, o, body);
+		socket_leave(s, true);
+	}
+	socket_work(s);
+}
+
+static void
+socket_open(struct socket *s, struct lifecycle_lease *l)
+{
+	lifecycle_lease_attach(l);
+	s->lease = l;
+	s->since_us = loop_now_us(gate_loop(s->r->gate));
+	if (lifecycle_run_start(l, LIFECYCLE_OPEN, VIEW_NONE, socket_on_open, s,
+		&s->run) == SP_OK)
+		return;
+	refuse_session(s, "out of memory: try again later");
+	socket_leave(s, true);
+}
+
+/* ?session_id=ID: an episode whose connection broke. */
+static void
+socket_attach(struct socket *s, struct view id)
+{
+	struct lifecycle_lease *l =
+	    lifecycle_lease_find(s->conf->environment->name, id);
+
+	if (l == NULL)
+		refuse_session(s, "no episode has that session_id");
+	else if (l->ep != NULL && l->ep->state == EPISODE_CREATING)
+		refuse_session(s, "the session is still being made");
+	else if (!l->shared && l->users > 0)
+		refuse_session(s, "the session has a connection already");
+	else
+		socket_open(s, l);
+}
+
+static void
+socket_begin(struct socket *s)
+{
+	const struct conf_environment *env = s->conf->environment;
+	struct buf id = BUF_INIT(EPISODE_ID_MAX);
+	struct lifecycle_lease *l = NULL;
+	int rc = query_get(s->r->x->request.query, VIEW("session_id"), &id);
+
+	lifecycle_lease_look();
+	if (rc == 1) {
+		socket_attach(s, buf_view(&id));
+	} else if (rc != SP_OK) {
+		refuse_session(s, "no episode has that session_id");
+	} else {
+		if (s->conf->shared)
+			l = lifecycle_lease_shared(env->name);
+		if (l != NULL ||
+		    lifecycle_lease_new(s->r->gate, env->name, s->conf->shared,
+			&l) == SP_OK)
+			socket_open(s, l);
+		else
+			refuse_session(s, "out of memory: try again later");
+	}
+	buf_clear(&id);
+}
+
+/* ---- what is asked -------------------------------------------------------- */
+
+static void
+socket_run(struct socket *s, const struct lifecycle_frame *f)
+{
+	const struct lifecycle_fault nomem = { .reason = "no_memory",
+		.cause = VIEW("out of memory: try again later") };
+
+	if (lifecycle_run_start(s->lease, f->op, f->data, socket_on_answer, s,
+		&s->run) != SP_OK)
+		send_fault(s, &nomem);
+}
+
+static void
+socket_frame(struct socket *s, struct view text)
+{
+	struct lifecycle_lease *l = s->lease;
+	struct lifecycle_frame f;
+
+	s->since_us = loop_now_us(gate_loop(s->r->gate));
+	if (lifecycle_frame_read(text, &f) != SP_OK) {
+		socket_log(s, "frame", "malformed");
+		send_malformed(s, f.code, f.why);
+	} else if (f.op != LIFECYCLE_CLOSE) {
+		socket_run(s, &f);
+	} else {
+		socket_log(s, "close", "ok");
+		if (l->shared)
+			lifecycle_lease_end(l);
+		socket_leave(s, true);
+		socket_close(s, WEBSOCKET_NORMAL);
+	}
+}
+
+static void
+pending_drop(struct socket *s, struct pending *p)
+{
+	STAILQ_REMOVE_HEAD(&s->pending, link);
+	s->pending_n--;
+	s->pending_bytes -= buf_len(&p->text);
+	buf_clear(&p->text);
+	mem_free(p);
+}
+
+static bool
+socket_idle(const struct socket *s)
+{
+	/* a client that does not read its answers is asked for no more */
+	return s->run == NULL && !s->closing && s->ws != NULL &&
+	    s->lease != NULL &&
+	    websock_queued(s->ws) <= s->conf->reply_max_bytes / 2;
+}
+
+/* One frame at a time, in order. */
+static void
+socket_work(struct socket *s)
+{
+	struct pending *p;
+
+	if (s->working)
+		return;
+	s->working = true;
+	while (socket_idle(s) && (p = STAILQ_FIRST(&s->pending)) != NULL) {
+		socket_frame(s, buf_view(&p->text));
+		pending_drop(s, p);
+	}
+	s->working = false;
+	if (s->paused && s->ws != NULL && STAILQ_EMPTY(&s->pending)) {
+		s->paused = false;
+		websock_pause(s->ws, false);
+	}
+}
+
+/* The socket is read on, for pings, until there is too much. */
+static void
+socket_keep(struct socket *s, struct view text)
+{
+	struct pending *p = mem_calloc(1, sizeof(*p));
+
+	if (p != NULL)
+		buf_init(&p->text, text.n);
+	if (p == NULL || buf_add_view(&p->text, text) != SP_OK) {
+		mem_free(p);
+		refuse_session(s, "out of memory: try again later");
+		return;
+	}
+	STAILQ_INSERT_TAIL(&s->pending, p, link);
+	s->pending_n++;
+	s->pending_bytes += text.n;
+	if (!s->paused &&
+	    (s->pending_n >= PENDING_MAX ||
+		s->pending_bytes >= PENDING_BYTES_MAX)) {
+		s->paused = true;
+		websock_pause(s->ws, true);
+	}
+}
+
+static void
+on_ws_message(void *arg, bool text, struct view data)
+{
+	struct socket *s = arg;
+
+	if (s->closing)
+		return;
+	if (!text) {
+		refuse_session(s, "a frame is text: binary ones mean nothing");
+		return;
+	}
+	if (socket_idle(s) && STAILQ_EMPTY(&s->pending)) {
+		s->working = true;
+		socket_frame(s, data);
+		s->working = false;
+	} else {
+		socket_keep(s, data);
+	}
+}
+
+static void
+on_ws_room(void *arg)
+{
+	socket_work(arg);
+}
+
+static void
+on_ws_closed(void *arg, unsigned code)
+{
+	struct socket *s = arg;
+
+	s->ws = NULL;
+	s->closing = true;
+	/* whoever closes as one should has done with it; others come back */
+	socket_leave(s,
+	    code == WEBSOCKET_NORMAL || code == WEBSOCKET_GOING_AWAY ||
+		code == WEBSOCKET_NO_CODE);
+}
+
+static const struct websock_events socket_events = {
+	.message = on_ws_message,
+	.room = on_ws_room,
+	.closed = on_ws_closed,
+};
+
+/* ---- the handshake -------------------------------------------------------- */
+
+static enum gate_verdict
+deny(struct gate_request *r, unsigned status, const char *code,
+    const char *reason)
+{
+	r->status = status;
+	r->code = code;
+	r->reason = reason;
+	return GATE_DENY;
+}
+
+static enum gate_verdict
+asked(struct gate_request *r)
+{
+	switch (websocket_asked(&r->x->request)) {
+	case SP_OK:
+		return GATE_PASS;
+	case SP_E_NOTFOUND:
+		return deny(r, 426, "websocket_only",
+		    "this door is a WebSocket: ask for an upgrade");
+	case SP_E_UNSUPPORTED:
+		return deny(r, 426, "websocket_version",
+		    "Sec-WebSocket-Version: 13 is spoken here, no other");
+	default:
+		return deny(r, 400, "bad_handshake",
+		    "the handshake of the WebSocket is malformed");
+	}
+}
+
+static enum gate_verdict
+on_head(struct gate_request *r)
+{
+	const struct lifecycle_conf *conf = r->conf;
+	enum gate_verdict v = asked(r);
+	struct socket *s;
+
+	if (v != GATE_PASS)
+		return v;
+	if (!conf->allow_lifecycle)
+		return deny(r, 403, "lifecycle_off",
+		    "allow_lifecycle is off at this door");
+	if (gate_episodes(r->gate) == NULL)
+		return deny(r, 503, "helper_gone",
+		    "there is no helper to make an episode");
+	if (sockets_n >= conf->sockets)
+		return deny(r, 503, "too_many_sockets",
+		    "as many connections are open as may be: close one, or "
+		    "raise sockets");
+	s = mem_calloc(1, sizeof(*s));
+	if (s == NULL)
+		return GATE_FAIL;
+	s->r = r;
+	s->conf = conf;
+	STAILQ_INIT(&s->pending);
+	sockets_n++;
+	r->ctx = s;
+	r->streams = true;
+	return GATE_PASS;
+}
+
+static enum gate_verdict
+on_message(struct gate_request *r)
+{
+	struct socket *s = r->ctx;
+	int rc;
+
+	s->params.message_max = s->conf->message_max_bytes;
+	/* an answer, and a fault behind it */
+	s->params.queue_max = s->conf->reply_max_bytes * 3 / 2 + FAULT_MAX;
+	s->params.ping_ms = (uint32_t)s->conf->ping_ms;
+	s->params.pong_ms = (uint32_t)s->conf->ping_ms;
+	rc = websock_accept(r, &s->params, &socket_events, s, &s->ws);
+	if (rc == SP_E_GONE)
+		return GATE_HOLD;
+	if (rc != SP_OK)
+		return GATE_FAIL;
+	socket_begin(s);
+	return GATE_HOLD;
+}
+
+/* ---- what comes later ----------------------------------------------------- */
+
+static size_t
+on_holds(const struct gate_request *r)
+{
+	const struct socket *s = r->ctx;
+	size_t n;
+
+	if (s == NULL)
+		return 0;
+	n = s->pending_bytes;
+	if (s->ws != NULL)
+		n += websock_holds(s->ws);
+	if (s->lease != NULL && !s->lease->shared)
+		n += lifecycle_lease_holds(s->lease);
+	return n;
+}
+
+static enum gate_verdict
+on_finish(struct gate_request *r)
+{
+	struct socket *s = r->ctx;
+	struct pending *p;
+
+	r->ctx = NULL;
+	if (s == NULL)
+		return GATE_PASS;
+	socket_leave(s, false);
+	if (s->ws != NULL)
+		websock_drop(s->ws, WEBSOCKET_GOING_AWAY);
+	while ((p = STAILQ_FIRST(&s->pending)) != NULL)
+		pending_drop(s, p);
+	sockets_n--;
+	mem_free(s);
+	return GATE_PASS;
+}
+
+static void
+on_stop(struct gate *g)
+{
+	(void)g;
+	lifecycle_lease_stop();
+}
+
+const struct gate_module lifecycle_module = {
+	.conf = &lifecycle_conf,
+	.principals = GATE_ORCHESTRATOR,
+	.door = true,
+	.setup = lifecycle_lease_setup,
+	.start = lifecycle_lease_start,
+	.stop = on_stop,
+	.hook = {
+	    [GATE_HEAD] = on_head,
+	    [GATE_MESSAGE] = on_message,
+	    [GATE_FINISH] = on_finish,
+	},
+	.holds = on_holds,
+};

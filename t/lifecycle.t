@@ -1,0 +1,384 @@
+#!/usr/bin/python3
+"""The orchestrator's doors, on workers in real sandboxes."""
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import inside  # noqa: E402
+import tap  # noqa: E402
+import walls  # noqa: E402
+from wsock import Refused, Socket  # noqa: E402
+
+FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
+SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+TOKEN = "orchestrator-token-of-this-test"
+ENVIRONMENTS = {"full": 2, "one": 1, "plain": 1, "bare": 1, "broken": 1}
+DOORS = {
+    "/ws": "lifecycle; environment full; grace 1h;",
+    "/short": "lifecycle; environment full; grace 50ms;",
+    "/shared": "lifecycle; environment one; shared on;",
+    "/bare": "lifecycle; environment bare;",
+    "/broken": "lifecycle; environment broken;",
+    "/off": "lifecycle; environment full; allow_lifecycle off;",
+    "/reset": "lifecycle_plain; environment plain;",
+    "/step": "lifecycle_plain; environment plain;",
+    "/state": "lifecycle_plain; environment plain;",
+}
+
+
+class Daemon(gate.Gate):
+    def __init__(self, folder):
+        self.socket = os.path.join(folder, "control")
+        self.seed = os.path.join(folder, "seed")
+        os.makedirs(self.seed)
+        with open(os.path.join(self.seed, "seed"), "w",
+                  encoding="utf-8") as f:
+            f.write("as it was\n")
+        uid = 400000 + os.getpid() % 1000 * 32768
+        text = ""
+        for i, (name, episodes) in enumerate(ENVIRONMENTS.items()):
+            worker = f"/usr/bin/python3 {FIXTURES}/mcp.py"
+            if name == "broken":
+                worker += " early"
+            text += (
+                f"environment {name} {{\n  episodes {episodes}; "
+                f"workspace_size 64m; workspace {self.seed};\n"
+                + ("" if name == "bare" else f"  worker stdio {worker};\n")
+                + f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
+                f"    read_write {SCRATCH}; memory 256m; tmp_size 64m; "
+                "shm_size 16m;\n"
+                f"    timeout 20s; env TMPDIR={SCRATCH}; "
+                f"uid {uid + i * 4096} 4096; }} }}\n")
+        text += "server { listen 127.0.0.1:0;\n"
+        for path, words in DOORS.items():
+            text += f"  location {path} {{ {words} token env:SP_TOKEN; }}\n"
+        super().__init__(text + "}\n", main=f"control {self.socket};\n"
+                         f"access_log {folder}/access.log;",
+                         env={"SP_TOKEN": TOKEN})
+        self.access = os.path.join(folder, "access.log")
+
+    def ctl(self, *args):
+        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
+                            *args], capture_output=True, check=False,
+                           timeout=120)
+        return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+    def episodes(self, env=None):
+        rc, out, _ = self.ctl("episodes", "--json")
+        return [e for e in json.loads(out)["episodes"]
+                if env in (None, e["environment"])] if rc == 0 else None
+
+    def connect(self, path="/ws", token=TOKEN, **kw):
+        return Socket(self.port, path, token, **kw)
+
+    def refused(self, path, token=TOKEN):
+        try:
+            self.connect(path, token)
+        except Refused as e:
+            return e.status, e.body
+        return None
+
+    def http(self, method, path, body=None, token=TOKEN):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request(method, path, body, {"Authorization": f"Bearer {token}"})
+        r = c.getresponse()
+        got = r.read()
+        c.close()
+        return r.status, json.loads(got) if got else None
+
+    def gone(self, env):
+        return gate.until(lambda: self.episodes(env) == [],
+                          f"the end of {env}'s episodes")
+
+
+def reset(ws, **data):
+    return ws.ask({"type": "reset", "data": data})
+
+
+def step(ws, **data):
+    return ws.ask({"type": "step", "data": data})
+
+
+def state(ws):
+    return ws.ask({"type": "state"})["data"]
+
+
+def tool(ws, name, **arguments):
+    return ws.ask({"type": "mcp", "data": {
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": name, "arguments": arguments}}})
+
+
+def observed(observation, reward=None, done=False):
+    return {"type": "observation", "data": {
+        "observation": observation, "reward": reward, "done": done}}
+
+
+def fault(got, reason):
+    """An error in the seed's shape, for that reason."""
+    data = got["data"]
+    return got["type"] == "error" and \
+        data["message"] == "Environment operation failed" and \
+        data["code"] == "execution_error" and \
+        data["detail"]["reason"] == reason
+
+
+# ---- handshakes -------------------------------------------------------------
+
+def handshakes(d):
+    tap.eq(d.refused("/ws", None)[0], 403, "no token")
+    tap.eq(d.refused("/ws", TOKEN + "x")[0], 403, "a wrong one")
+    tap.eq(d.refused("/off")[0], 403, "allow_lifecycle off")
+    tap.eq(d.refused("/wsx")[0], 403, "another path")
+    tap.eq(d.http("GET", "/ws")[0], 426, "no WebSocket")
+    tap.eq(d.http("GET", "/ws", token="x" * 20)[0], 401,
+           "nor a token")
+    tap.eq(d.episodes("full"), [], "nothing was made for any of them")
+
+
+# ---- one connection ---------------------------------------------------------
+
+def protocol(d):
+    ws = d.connect()
+    tap.eq(reset(ws, seed=3), observed({"seed": 3}), "a reset")
+    tap.eq([e["resets"] for e in d.episodes("full")], [0],
+           "of what is fresh: its sandbox stays")
+    tap.eq(step(ws, move=[1, "é"]),
+           observed({"seen": {"move": [1, "é"]}}, 0.5), "a step")
+    tap.eq(state(ws), {"step_count": 1, "own": True}, "a state")
+    got = tool(ws, "echo", a=1)
+    tap.eq((got["type"], got["data"]["id"],
+            got["data"]["result"]["content"][0]["text"]),
+           ("mcp", 1, '{"a": 1}'), "a call of MCP")
+    got = step(ws, refuse=True)
+    tap.ok(fault(got, "error") and "no such move" in
+           got["data"]["detail"]["cause"], "what the worker refuses", got)
+    tap.eq(step(ws, n=2)["data"]["reward"], 1.0, "and then lives on")
+    tap.eq(step(ws, n=3)["data"]["done"], True, "done is passed on")
+    for text in ("{", "[]", '{"type":"nothing"}', '{"data":{}}',
+                 '{"type":"state","data":{}}', '{"type":"step"}'):
+        got = ws.ask(text)
+        tap.ok(got["type"] == "error" and
+               got["data"]["code"] == "execution_error",
+               f"bad: {text}", got)
+    tap.eq(state(ws)["step_count"], 3, "it stays open")
+    ws.send({"type": "step", "data": {"n": 4}})
+    ws.send({"type": "state"})
+    ws.send("nonsense")
+    ws.frame(9, b"are you there")
+    tap.eq([json.loads(ws.receive())["type"] for _ in range(3)],
+           ["observation", "state", "error"], "many at once, in order")
+    return ws
+
+
+def sandboxes(d, ws):
+    ep = d.episodes("full")[0]["id"]
+    rc, _, err = d.ctl("exec", "--worker", "--in", ep, "--", "/bin/sh", "-c",
+                       "echo x >new; echo y >seed; sleep 600 & exit 0")
+    tap.ok(rc == 0, "something is written", err)
+    files = json.loads(tool(ws, "where")["data"]["result"]["content"][0]
+                       ["text"])["files"]
+    tap.eq(files, ["new", "seed"], "the worker sees it")
+    tap.eq(reset(ws, seed=4), observed({"seed": 4}), "a reset")
+    got = json.loads(tool(ws, "where")["data"]["result"]["content"][0]
+                     ["text"])["files"]
+    tap.eq(got, ["seed"], "undoes it")
+    tap.eq(state(ws)["step_count"], 0, "the worker is another one")
+    tap.eq([(e["id"], e["resets"]) for e in d.episodes("full")],
+           [(ep, 1)], "the episode is the same")
+
+
+def failures(d, ws):
+    got = tool(ws, "die")
+    tap.ok(got["type"] == "mcp" and got["data"]["error"]["code"] == -32603
+           and "told to die" in json.dumps(got), "a worker that ends", got)
+    got = step(ws, n=1)
+    tap.ok(fault(got, "worker_gone") and "told to die" in
+           got["data"]["detail"]["stderr"], "nothing more is done", got)
+    tap.eq(reset(ws, seed=5), observed({"seed": 5}), "until a reset")
+    got = tool(ws, "noise")
+    tap.ok("error" in got["data"], "one that breaks its protocol", got)
+    tap.eq(reset(ws, seed=6), observed({"seed": 6}), "again")
+    broken = d.connect("/broken")
+    got = reset(broken)
+    tap.ok(fault(got, "worker_gone") and "no licence found" in
+           got["data"]["detail"]["stderr"], "one that never starts", got)
+    broken.send({"type": "close"})
+    tap.eq((broken.receive(), broken.code), (None, 1000), "close")
+    bare = d.connect("/bare")
+    tap.eq(reset(bare), observed({}), "an environment without worker")
+    bare.close()
+
+
+# ---- several ----------------------------------------------------------------
+
+def several(d, ws):
+    other = d.connect()
+    tap.eq(reset(other, episode_id="second", seed=1),
+           observed({"seed": 1}), "another episode")
+    tap.ok("second" in [e["id"] for e in d.episodes("full")],
+           "under the name that it was given")
+    got = reset(ws, episode_id="second")
+    tap.ok(fault(got, "episode_exists"), "which nobody else may have", got)
+    step(other, n=1)
+    tap.eq((state(other)["step_count"], state(ws)["step_count"]), (1, 0),
+           "each has its own")
+    third = d.connect()
+    got = json.loads(third.receive())
+    tap.eq((got["data"]["code"], got["data"]["active_sessions"],
+            got["data"]["max_sessions"]), ("CAPACITY_REACHED", 2, 2),
+           "no third")
+    tap.eq((third.receive(), third.code), (None, 1000), "it is closed")
+    for n in range(3):
+        other.send({"type": "close"})
+        tap.eq((other.receive(), other.code), (None, 1000), "close")
+        other = d.connect()
+        tap.eq(reset(other, seed=n), observed({"seed": n}),
+               "and its place is free at once")
+    other.close()
+    gate.until(lambda: len(d.episodes("full")) == 1, "the end of one")
+
+
+def broken_connections(d, ws):
+    reset(ws, episode_id="kept")
+    step(ws, n=1)
+    try:
+        got = json.loads(d.connect("/ws?session_id=kept").receive())
+    except EOFError:
+        got = None
+    tap.eq(got["data"]["code"], "SESSION_ERROR", "one connection at a time")
+    ws.cut()
+
+    def attach():
+        w = d.connect("/ws?session_id=kept")
+        got = w.ask({"type": "state"})
+        return (w, got) if got["type"] == "state" else None
+    ws, got = gate.until(attach, "a connection that comes back")
+    tap.eq(got["data"]["step_count"], 1, "finds what it left")
+    short = d.connect("/short")
+    reset(short, episode_id="short")
+    short.cut()
+    gate.until(lambda: "short" not in [e["id"] for e in d.episodes("full")],
+               "the end of one after its grace")
+    got = json.loads(d.connect("/ws?session_id=short").receive())
+    tap.eq(got["data"]["code"], "SESSION_ERROR", "which is over")
+    big = d.connect("/short")
+    try:
+        big.frame(1, b"x" * ((16 << 20) + 1))
+        big.receive()
+    except OSError:
+        pass
+    tap.ok(big.code in (1009, None), "a message too large", big.code)
+    return ws
+
+
+def shared(d):
+    gate.until(lambda: [e for e in d.episodes("one")
+                        if e["state"] == "live"], "the shared episode")
+    a, b = d.connect("/shared"), d.connect("/shared")
+    reset(a)
+    step(a, n=1)
+    step(b, n=2)
+    tap.eq((state(a)["step_count"], state(b)["step_count"]), (2, 2),
+           "one episode for all")
+    ep = d.episodes("one")[0]
+    b.close()
+    tap.eq(state(a)["step_count"], 2, "which does not end with one of them")
+    a.cut()
+    c = d.connect("/shared")
+    tap.eq((d.episodes("one")[0]["id"], state(c)["step_count"]),
+           (ep["id"], 2), "nor with the last")
+    c.send({"type": "close"})
+    tap.eq((c.receive(), c.code), (None, 1000), "but with close")
+    c = d.connect("/shared")
+    tap.eq(reset(c, seed=2), observed({"seed": 2}), "and is made again")
+    tap.eq(state(c)["step_count"], 0, "anew")
+    c.close()
+
+
+# ---- routes without state ---------------------------------------------------
+
+def plain(d):
+    tap.eq(d.http("POST", "/reset", '{"seed": 8}'),
+           (200, observed({"seed": 8})["data"]), "POST /reset")
+    tap.eq(d.http("POST", "/step", '{"action": {"a": 1}}'),
+           (200, observed({"seen": {"a": 1}}, 0.5)["data"]), "POST /step")
+    tap.eq(d.http("GET", "/state"),
+           (200, {"step_count": 0, "own": True}), "GET /state")
+    status, got = d.http("POST", "/step", '{"action": {"refuse": 1}}')
+    tap.ok(status == 500 and got["detail"] == "Environment operation failed"
+           and "no such move" in json.dumps(got), "what is refused", got)
+    status, got = d.http("POST", "/step", "{}")
+    tap.eq((status, got["detail"][0]["loc"]), (422, ["body", "action"]),
+           "no action")
+    tap.eq(d.http("GET", "/reset")[0], 405, "another method")
+    tap.eq(d.http("GET", "/state", token="x" * 20),
+           (401, {"detail": "Unauthorized"}), "a wrong token")
+    d.gone("plain")
+
+
+# ---- a reactor that dies ----------------------------------------------------
+
+def crash(d, ws):
+    reset(ws, episode_id="survivor")
+    step(ws, n=1)
+    before = d.log().count("ready: listening")
+    os.kill(d.children()["sallyport-reactor"], signal.SIGKILL)
+    try:
+        ended = ws.receive() is None
+    except (OSError, EOFError):
+        ended = True
+    tap.ok(ended, "the reactor is killed: connections break")
+
+    def back():
+        try:
+            w = d.connect("/ws?session_id=survivor")
+            got = w.ask({"type": "state"})
+        except (OSError, EOFError, ValueError):
+            return None
+        return w, got
+    ws, got = gate.until(back, "the next one")
+    tap.ok(fault(got, "worker_gone"), "the episode is there, its worker is "
+           "lost", (got, before))
+    tap.eq(reset(ws, seed=1), observed({"seed": 1}), "a reset mends it")
+    tap.ok("survivor" in [e["id"] for e in d.episodes("full")],
+           "under its name")
+    gate.until(lambda: [e for e in d.episodes("one")
+                        if e["state"] == "live"], "the shared one, anew")
+    ws.close()
+    d.gone("full")
+
+
+def logged(d):
+    with open(d.access, encoding="utf-8") as f:
+        lines = [json.loads(x) for x in f]
+    ops = {(x.get("operation"), x["outcome"]) for x in lines
+           if x.get("principal") == "orchestrator" and "operation" in x}
+    tap.ok({("reset", "ok"), ("step", "error"), ("close", "ok"),
+            ("mcp", "ok")} <= ops, "each operation is a line of the log",
+           ops)
+
+
+walls.needed()
+with tempfile.TemporaryDirectory() as tmp:
+    os.chmod(tmp, 0o755)
+    with Daemon(tmp) as daemon:
+        handshakes(daemon)
+        conn = protocol(daemon)
+        sandboxes(daemon, conn)
+        failures(daemon, conn)
+        several(daemon, conn)
+        conn = broken_connections(daemon, conn)
+        shared(daemon)
+        plain(daemon)
+        crash(daemon, conn)
+        logged(daemon)
+tap.done()
