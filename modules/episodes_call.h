@@ -28,6 +28,7 @@ enum episodes_op {
 	EPISODES_DIFF,
 	EPISODES_GRADE,
 	EPISODES_EVENTS,
+	EPISODES_LOGS,
 	EPISODES_GUARANTEES,
 	EPISODES_WORKER, /* something asked of it */
 	EPISODES_WORKER_SHOW,
@@ -36,6 +37,7 @@ enum episodes_op {
 struct episodes_exec; /* episodes_exec.c */
 struct episodes_follow; /* episodes_events.c */
 struct episodes_file; /* episodes_files.c */
+struct episodes_logs; /* episodes_logs.c */
 struct episodes_worker; /* episodes_worker.c */
 struct grading; /* gate/grading.h */
 
@@ -48,6 +50,7 @@ struct episodes_call {
 	struct episodes_exec *exec;
 	struct episodes_follow *follow;
 	struct episodes_file *file;
+	struct episodes_logs *logs;
 	struct episodes_worker *worker;
 	struct grading *grading; /* asked for, not yet answered */
 };
@@ -124,6 +127,12 @@ void episodes_grade_clear(struct episodes_call *c);
 
 enum gate_verdict episodes_events_message(struct episodes_call *c);
 void episodes_events_clear(struct episodes_call *c);
+
+/* ---- episodes_logs.c ------------------------------------------------------ */
+
+enum gate_verdict episodes_logs_message(struct episodes_call *c);
+void episodes_logs_room(struct episodes_call *c);
+void episodes_logs_clear(struct episodes_call *c);
 
 /* ---- episodes_worker.c ---------------------------------------------------- */
 

@@ -270,6 +270,7 @@ static const struct route_row {
 	{ "/diff", "GET", EPISODES_DIFF },
 	{ "/grade", "POST", EPISODES_GRADE },
 	{ "/events", "GET", EPISODES_EVENTS },
+	{ "/logs", "GET", EPISODES_LOGS },
 	{ "/guarantees", "GET", EPISODES_GUARANTEES },
 	{ "/worker", "GET", EPISODES_WORKER_SHOW },
 	{ "/worker", "POST", EPISODES_WORKER },
@@ -308,7 +309,8 @@ route_one(struct episodes_call *c, struct view what)
 	if (allow == NULL)
 		return episodes_door_deny(c, 404, "unknown_url",
 		    "an episode has reset, freeze, thaw, exec, files, diff, "
-		    "grade, events, guarantees and worker beneath it, no more");
+		    "grade, events, logs, guarantees and worker beneath it, "
+		    "no more");
 	if (i == sizeof(routes) / sizeof(routes[0]))
 		return not_allowed(c,
 		    what.n == 0                          ? "DELETE, GET"
@@ -491,6 +493,8 @@ on_message(struct gate_request *r)
 		return episodes_grade_message(c);
 	case EPISODES_EVENTS:
 		return episodes_events_message(c);
+	case EPISODES_LOGS:
+		return episodes_logs_message(c);
 	case EPISODES_GUARANTEES:
 		return guarantees(c);
 	case EPISODES_WORKER:
@@ -512,6 +516,7 @@ on_room(struct gate_request *r)
 		return;
 	episodes_exec_room(c);
 	episodes_files_room(c);
+	episodes_logs_room(c);
 }
 
 static void
@@ -551,6 +556,7 @@ on_finish(struct gate_request *r)
 	episodes_files_clear(c);
 	episodes_grade_clear(c);
 	episodes_events_clear(c);
+	episodes_logs_clear(c);
 	episodes_worker_clear(c);
 	mem_free(c);
 	return GATE_PASS;

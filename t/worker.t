@@ -197,6 +197,57 @@ def deadline(d):
     d.ctl("end", ep)
 
 
+def logs(d, ep):
+    """What it said on standard error, before and from now on."""
+    rc, out, _ = d.ctl("logs", ep)
+    tap.ok(rc == 0 and b"worker: it was told to die\n" in out,
+           "logs has its words", out)
+    rc, out, _ = d.ctl("logs", "--json", ep)
+    tap.eq({json.loads(x)["stream"] for x in out.splitlines()}, {"stderr"},
+           "as JSON, with the stream")
+    before = len(out.splitlines())
+    f = subprocess.Popen([gate.program("sallyportctl"), "-S", d.socket,
+                          "logs", ep, "-f"], stdout=subprocess.PIPE)
+    for _ in range(before):
+        f.stdout.readline()
+    d.tool(ep, "die")
+    tap.eq(f.stdout.readline(), b"worker: it was told to die\n",
+           "-f follows")
+    d.reset(ep)
+    other = d.create("plain")
+    g = subprocess.Popen([gate.program("sallyportctl"), "-S", d.socket,
+                          "logs", other, "-f"], stdout=subprocess.PIPE)
+    f.terminate()
+    f.wait()
+    d.ctl("end", other)
+    tap.eq((g.wait(gate.PATIENCE), g.stdout.read()), (0, b""),
+           "and ends with its episode")
+    rc, _, err = d.ctl("logs", "no-such-episode")
+    tap.ok(rc == 1 and b"404" in err, "logs of no episode", err)
+
+
+def checked(d):
+    """env check: each step, and what it saw."""
+    rc, out, err = d.ctl("env", "check", "--step", '{"move": 1}', "brief")
+    tap.ok(rc == 0 and b"it works" in out, "env check of one that works",
+           out + err)
+    for word in ("sandbox", "reset", "tools", "state", "step", "oracle",
+                 "renew", "changes", "end"):
+        tap.ok(f"  {word} ".encode() in out, f"it tries: {word}", out)
+    tap.ok(b"echo" in out and b'"seen"' in out,
+           "and shows the tools and what a step gave", out)
+    rc, out, err = d.ctl("env", "check", "early")
+    tap.ok(rc == 1 and b"exit status 9" in out, "of one that fails",
+           out + err)
+    rc, out, err = d.ctl("env", "check", "no-such")
+    tap.ok(rc == 1 and b"no-such" in out, "of none", out + err)
+    rc, out, err = d.ctl("env", "check", "none")
+    tap.ok(rc == 0 and b"has no worker" in out, "of one without a worker",
+           out + err)
+    for args in (["check"], ["look", "x"], ["check", "--step", "{", "x"]):
+        tap.eq(d.ctl("env", *args)[0], 2, "usage: env " + " ".join(args))
+
+
 def main():
     walls.needed()
     with tempfile.TemporaryDirectory(prefix="sp-worker-") as folder, \
@@ -205,6 +256,8 @@ def main():
         lifecycle(d, ep)
         failures(d, ep)
         deadline(d)
+        logs(d, ep)
+        checked(d)
         d.ctl("end", ep)
         rc, out, _ = d.ctl("episodes")
         tap.eq((rc, len(out.splitlines())), (0, 1), "no episode is left")

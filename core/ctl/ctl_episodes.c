@@ -33,6 +33,7 @@ const char ctl_episodes_usage[] =
     "       sallyportctl read ID PATH\n"
     "       sallyportctl put ID PATH < FILE\n"
     "       sallyportctl events ID\n"
+    "       sallyportctl logs [--json] ID [-f]\n"
     "       sallyportctl worker ID [reset | step | state | mcp [JSON]]\n"
     "       sallyportctl guarantees\n";
 
@@ -392,6 +393,43 @@ diff_or_events(int argc, char **argv)
 	return status;
 }
 
+/* "source: text" */
+static int
+print_log(struct view line)
+{
+	struct view lost = ctl_record_get(line, VIEW("lost_bytes"));
+
+	if (lost.n > 0) {
+		(void)printf("... %.*s bytes are gone\n", VIEW_ARG(lost));
+		return 0;
+	}
+	print_string(ctl_record_get(line, VIEW("source")), 0);
+	(void)fputs(": ", stdout);
+	print_string(ctl_record_get(line, VIEW("text")), 0);
+	return putchar('\n') == EOF ? EXIT_USAGE : 0;
+}
+
+/* What its programs say; -f: and what they will. */
+static int
+logs(int argc, char **argv)
+{
+	bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+	bool follow = argc > 2 && strcmp(argv[argc - 1], "-f") == 0;
+	struct ctl_http_params p = { .method = "GET", .patient = true };
+	struct buf rest = BUF_INIT(REST_MAX);
+	int status, rc;
+
+	if (argc != 2 + json + follow)
+		return usage();
+	rc = put_rest(&rest, argv[1 + json],
+	    follow ? "/logs?follow=1" : "/logs", NULL);
+	p.rest = buf_view(&rest).p;
+	status = rc == SP_OK ? lines(&p, json ? print_line : print_log)
+			     : unreachable(argv[1], "no request", rc);
+	buf_clear(&rest);
+	return status;
+}
+
 static int
 copy_out(struct ctl_http_params *p)
 {
@@ -597,6 +635,7 @@ ctl_episodes(int argc, char **argv)
 		{ "diff", diff_or_events },
 		{ "events", diff_or_events },
 		{ "grade", grade },
+		{ "logs", logs },
 		{ "read", read_or_put },
 		{ "put", read_or_put },
 		{ "guarantees", guarantees },

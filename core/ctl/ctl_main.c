@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ctl/ctl_env.h"
 #include "ctl/ctl_episodes.h"
 #include "ctl/ctl_exec.h"
 #include "ctl/ctl_sessions.h"
@@ -32,6 +33,8 @@ static const struct {
 	{ "events", ctl_episodes, NULL },
 	{ "guarantees", ctl_episodes, NULL },
 	{ "worker", ctl_episodes, NULL },
+	{ "logs", ctl_episodes, NULL },
+	{ "env", ctl_env, ctl_env_usage },
 };
 
 enum { EXIT_USAGE = 2 };

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "crypt/rnd.h"
+#include "gate/console.h"
 #include "gate/episode_priv.h"
 #include "gate/process.h"
 #include "ipc/wire.h"
@@ -44,6 +45,7 @@ episode_free(struct episode *ep)
 		fd_close(&op->fd);
 		mem_free(op);
 	}
+	console_free(ep->console);
 	mem_free(ep);
 }
 

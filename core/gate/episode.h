@@ -51,6 +51,8 @@ struct episode_op {
 	int fd; /* FILE_DATA that came */
 };
 
+struct console; /* console.h */
+
 struct episode {
 	LIST_ENTRY(episode) link;
 	struct episode_set *set;
@@ -75,6 +77,7 @@ struct episode {
 	LIST_HEAD(, episode_watch) watches;
 	struct feed *feed; /* feed.h; NULL: none */
 	struct worker *worker; /* worker.c's; NULL none */
+	struct console *console; /* NULL: nothing was said yet */
 };
 
 /* Somebody who follows what happens. */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "gate/process.h"
+#include "gate/console.h"
 #include "gate/worker_priv.h"
 #include "gate/worker_rpc.h"
 
@@ -775,6 +776,8 @@ worker_add_stderr(struct worker *w, struct view data)
 {
 	size_t have = buf_len(&w->err);
 
+	if (w->ep != NULL)
+		console_add(w->ep, VIEW("worker"), "stderr", data);
 	if (data.n > WORKER_STDERR_MAX)
 		data = view_from(data, data.n - WORKER_STDERR_MAX);
 	if (have + data.n > WORKER_STDERR_MAX)

@@ -1,0 +1,355 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ctl/ctl_env.h"
+#include "ctl/ctl_episodes.h"
+#include "ctl/ctl_http.h"
+#include "ctl/ctl_record.h"
+#include "ctl/ctl_socket.h"
+#include "ctl/ctl_text.h"
+#include "json/jwrite.h"
+
+enum {
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	ANSWER_MAX = 256 * 1024 * 1024,
+	SHOWN_MAX = 160, /* bytes of an answer */
+	REST_MAX = 4096,
+};
+
+const char ctl_env_usage[] =
+    "       sallyportctl env check [--step JSON] ENVIRONMENT\n";
+
+/* One environment under test. */
+struct check {
+	const char *step; /* the action, JSON */
+	struct buf id; /* of the episode, NUL-terminated */
+	struct buf out; /* the last answer */
+	unsigned status; /* of it; 0: nothing answered */
+	uint64_t began_us;
+	unsigned failed;
+	bool lost; /* nothing answers any more */
+};
+
+/* ---- lines ------------------------------------------------------------------ */
+
+static void
+begin_line(struct check *c, const char *what)
+{
+	(void)printf("  %-9s", what);
+	(void)fflush(stdout);
+	c->began_us = clock_us();
+}
+
+static void
+end_line(struct check *c, const char *how, struct view detail)
+{
+	unsigned ms = (unsigned)((clock_us() - c->began_us + 500) / 1000);
+
+	(void)printf("%-7s%6u ms  ", how, ms);
+	ctl_text_print(stdout, view_sub(detail, 0, SHOWN_MAX), NULL);
+	(void)printf("%s\n", detail.n > SHOWN_MAX ? "..." : "");
+	(void)fflush(stdout);
+}
+
+/* The daemon's own words, or why there are none. */
+static void
+say_failed(struct check *c)
+{
+	struct buf text = BUF_INIT(ANSWER_MAX);
+	struct view v = ctl_record_get(buf_view(&c->out), VIEW("error"));
+
+	c->failed++;
+	if (ctl_record_string(ctl_record_get(v, VIEW("message")), &text) != 0)
+		(void)!buf_add_view(&text, buf_view(&c->out));
+	end_line(c, "FAILED", VIEW_NONE);
+	(void)printf("            ");
+	ctl_text_print(stdout, buf_view(&text), NULL);
+	(void)putchar('\n');
+	buf_clear(&text);
+}
+
+/* ---- requests --------------------------------------------------------------- */
+
+/* True: a status of 2xx, with the body in c->out. */
+static bool
+request(struct check *c, const char *method, const char *what, struct view body)
+{
+	struct buf rest = BUF_INIT(REST_MAX);
+	struct ctl_http_params p = { .url = ctl_socket_url(),
+		.location = "/episodes",
+		.method = method,
+		.body = body,
+		.patient = true };
+	const char *why = "expected the control socket";
+	int rc;
+
+	buf_reset(&c->out, 0);
+	c->status = 0;
+	rc = buf_len(&c->id) > 0
+	    ? buf_printf(&rest, "/%s%s", buf_view(&c->id).p, what)
+	    : SP_OK;
+	if (rc == SP_OK)
+		rc = buf_add_char(&rest, '\0');
+	p.rest = buf_view(&rest).p;
+	if (rc == SP_OK)
+		rc = ctl_http_ask(&p, &c->out, &c->status, &why);
+	buf_clear(&rest);
+	if (rc != SP_OK) {
+		c->lost = true;
+		buf_reset(&c->out, 0);
+		(void)!buf_printf(&c->out, "%s: %s", why, err_str(rc));
+		c->status = 0;
+	}
+	return c->status >= 200 && c->status < 300;
+}
+
+/* Asks the worker; what it answered is *result. */
+static bool
+ask_worker(struct check *c, const char *op, const char *data,
+    struct view *result)
+{
+	struct buf b = BUF_INIT(ANSWER_MAX);
+	struct jwrite w;
+	bool good = false;
+
+	*result = VIEW_NONE;
+	jwrite_init(&w, &b);
+	jwrite_object(&w);
+	jwrite_key(&w, "op");
+	jwrite_cstr(&w, op);
+	if (data != NULL) {
+		jwrite_key(&w, "data");
+		jwrite_span(&w, view_str(data));
+	}
+	jwrite_end_object(&w);
+	if (jwrite_finish(&w) == SP_OK)
+		good = request(c, "POST", "/worker", buf_view(&b));
+	buf_clear(&b);
+	if (good)
+		*result = ctl_record_get(buf_view(&c->out), VIEW("result"));
+	return good;
+}
+
+/* The machine-readable word of an error. */
+static bool
+is_code(const struct check *c, struct view code)
+{
+	struct view v = ctl_record_get(buf_view(&c->out), VIEW("error"));
+
+	v = ctl_record_get(v, VIEW("code"));
+	return v.n == code.n + 2 && view_eq(view_sub(v, 1, code.n), code);
+}
+
+/* ---- steps ------------------------------------------------------------------ */
+
+static bool
+create(struct check *c, const char *name)
+{
+	struct buf out = BUF_INIT(ANSWER_MAX);
+	bool good;
+
+	begin_line(c, "sandbox");
+	good = ctl_episodes_create(name, NULL, &out) == 0 &&
+	    ctl_record_string(ctl_record_get(buf_view(&out), VIEW("id")),
+		&c->id) == 0;
+	if (good) {
+		end_line(c, "ok", buf_view(&c->id));
+		good = buf_add_char(&c->id, '\0') == SP_OK;
+	} else {
+		c->failed++; /* which has been said */
+	}
+	buf_clear(&out);
+	return good;
+}
+
+static void
+say_worker(struct check *c, const char *what, const char *op, const char *data)
+{
+	struct view v;
+
+	begin_line(c, what);
+	if (ask_worker(c, op, data, &v))
+		end_line(c, "ok", v);
+	else
+		say_failed(c);
+}
+
+/* Names of the tools in a JSON-RPC answer. */
+static int
+put_tools(struct view rpc, struct buf *out)
+{
+	struct view tools =
+	    ctl_record_get(ctl_record_get(rpc, VIEW("result")), VIEW("tools"));
+	struct jscan_span v;
+	struct jscan s;
+	int rc = buf_printf(out, "%zu:", ctl_record_count(tools)), more;
+
+	jscan_init(&s, tools, 0);
+	if (rc != SP_OK || jscan_peek(&s) != JSCAN_ARRAY)
+		return rc != SP_OK ? rc : SP_E_SYNTAX;
+	rc = jscan_enter(&s);
+	while (rc == SP_OK && (more = jscan_element(&s)) != 0) {
+		rc = more < 0 ? more : jscan_skip(&s, &v);
+		if (rc == SP_OK)
+			rc = buf_add_char(out, ' ');
+		if (rc == SP_OK)
+			rc = ctl_record_string(ctl_record_get(jscan_raw(&s, &v),
+						   VIEW("name")),
+			    out);
+	}
+	return rc;
+}
+
+static void
+list_tools(struct check *c)
+{
+	struct buf text = BUF_INIT(ANSWER_MAX);
+	struct view v;
+
+	begin_line(c, "tools");
+	if (!ask_worker(c, "mcp",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}", &v))
+		say_failed(c);
+	else if (put_tools(v, &text) == SP_OK)
+		end_line(c, "ok", buf_view(&text));
+	else
+		end_line(c, "none", v); /* an environment may have none */
+	buf_clear(&text);
+}
+
+/* An environment may well refuse an action that means nothing to it. */
+static void
+take_step(struct check *c)
+{
+	struct view v;
+
+	begin_line(c, "step");
+	if (ask_worker(c, "step",
+		c->step != NULL ? c->step : "{\"type\":\"list_tools\"}", &v))
+		end_line(c, "ok", v);
+	else if (c->step == NULL && is_code(c, VIEW("worker_error")))
+		end_line(c, "refused",
+		    VIEW("{\"type\":\"list_tools\"}; --step names an action"));
+	else
+		say_failed(c);
+}
+
+static void
+run_oracle(struct check *c)
+{
+	begin_line(c, "oracle");
+	if (request(c, "POST", "/grade", VIEW("{}")))
+		end_line(c, "ok", buf_view(&c->out));
+	else if (c->status == 404)
+		end_line(c, "none", VIEW_NONE);
+	else
+		say_failed(c);
+}
+
+static void
+reset_sandbox(struct check *c)
+{
+	begin_line(c, "renew");
+	if (request(c, "POST", "/reset", VIEW_NONE))
+		end_line(c, "ok", VIEW("another sandbox"));
+	else
+		say_failed(c);
+}
+
+/* After a reset nothing is left; what the reset itself makes is told. */
+static void
+look(struct check *c)
+{
+	struct view v;
+	size_t n = 0, at;
+
+	begin_line(c, "changes");
+	if (!request(c, "GET", "/diff", VIEW_NONE)) {
+		say_failed(c);
+		return;
+	}
+	for (v = buf_view(&c->out); v.n > 0; v = view_from(v, at + 1), n++)
+		at = view_find(v, '\n');
+	end_line(c, n == 0 ? "none" : "some",
+	    view_sub(buf_view(&c->out), 0, view_find(buf_view(&c->out), '\n')));
+}
+
+static void
+end_episode(struct check *c)
+{
+	begin_line(c, "end");
+	if (request(c, "DELETE", "", VIEW_NONE))
+		end_line(c, "ok", VIEW("nothing is left"));
+	else
+		say_failed(c);
+}
+
+static void
+try_worker(struct check *c)
+{
+	struct view v;
+
+	begin_line(c, "reset");
+	if (!ask_worker(c, "reset", "{}", &v)) {
+		if (is_code(c, VIEW("no_worker")))
+			end_line(c, "none",
+			    VIEW("the environment has no worker"));
+		else
+			say_failed(c);
+		return;
+	}
+	end_line(c, "ok", v);
+	list_tools(c);
+	say_worker(c, "state", "state", NULL);
+	take_step(c);
+}
+
+static int
+check(const char *name, const char *step)
+{
+	struct check c = { .step = step };
+
+	buf_init(&c.id, REST_MAX);
+	buf_init(&c.out, ANSWER_MAX);
+	(void)printf("environment %s\n", name);
+	if (create(&c, name)) {
+		try_worker(&c);
+		if (!c.lost)
+			run_oracle(&c);
+		if (!c.lost)
+			reset_sandbox(&c);
+		if (!c.lost)
+			look(&c);
+		end_episode(&c);
+	}
+	(void)printf(c.failed == 0 ? "it works\n" : "%u of these failed\n",
+	    c.failed);
+	buf_clear(&c.id);
+	buf_clear(&c.out);
+	return c.failed == 0 ? 0 : EXIT_FAILED;
+}
+
+int
+ctl_env(int argc, char **argv)
+{
+	const char *step = NULL;
+
+	if (argc < 3 || strcmp(argv[1], "check") != 0)
+		argc = 0;
+	if (argc == 5 && strcmp(argv[2], "--step") == 0) {
+		step = argv[3];
+		if (jscan_valid(view_str(step), 0) != SP_OK) {
+			(void)fprintf(stderr,
+			    "sallyportctl: --step is no JSON\n");
+			return EXIT_USAGE;
+		}
+	} else if (argc != 3) {
+		(void)fprintf(stderr, "usage:\n%s", ctl_env_usage);
+		return EXIT_USAGE;
+	}
+	return check(argv[argc - 1], step);
+}
