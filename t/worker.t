@@ -214,11 +214,12 @@ def logs(d, ep):
     tap.eq(f.stdout.readline(), b"worker: it was told to die\n",
            "-f follows")
     d.reset(ep)
-    other = d.create("plain")
+    other = d.create("early")
     g = subprocess.Popen([gate.program("sallyportctl"), "-S", d.socket,
                           "logs", other, "-f"], stdout=subprocess.PIPE)
     f.terminate()
     f.wait()
+    g.stdout.readline()
     d.ctl("end", other)
     tap.eq((g.wait(gate.PATIENCE), g.stdout.read()), (0, b""),
            "and ends with its episode")

@@ -18,7 +18,6 @@ import gate  # noqa: E402
 import inside  # noqa: E402
 import peer  # noqa: E402
 import tap  # noqa: E402
-import walls  # noqa: E402
 from upstream import Scripted  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -131,7 +130,6 @@ def opencode(d, folder):
 
 
 def main():
-    walls.needed()
     with tempfile.TemporaryDirectory(prefix="sp-mcp-", dir="/var/tmp") as top:
         os.chmod(top, 0o755)
         s = Scripted()
