@@ -40,11 +40,11 @@ print(found, looked > 100)
 class Daemon(gate.Gate):
     """
     Its environment is called work.  see: what else of the host is seen;
-    before: fills the seed; more: of the environment; locations: of the server.
+    before: fills the seed; also: of the environment; locations: of the server.
     """
 
     def __init__(self, folder, url="http://127.0.0.1:9", see=(), bounds="",
-                 before=None, more="", locations="", **kw):
+                 before=None, also="", locations="", **kw):
         walls.needed()
         self.socket = os.path.join(folder, "control")
         self.seed = os.path.join(folder, "seed")
@@ -60,7 +60,7 @@ class Daemon(gate.Gate):
             f"upstream u {{ server {url}/v1; api_key env:SP_TEST_KEY; }}\n"
             "capture c { level tokens; trace traces/$session.jsonl; }\n"
             "environment work {\n"
-            f"  workspace {self.seed}; episodes 2; {more}\n"
+            f"  workspace {self.seed}; episodes 2; {also}\n"
             f"  sandbox {{ read_only {HOST}{more}; read_write {scratch};\n"
             f"    env TMPDIR={scratch}; uid {uid} 4096; {bounds} }}\n"
             "  inside 127.0.0.1:7000 { location /v1 { llm_intercept;\n"

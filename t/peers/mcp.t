@@ -134,13 +134,14 @@ def main():
         os.chmod(top, 0o755)
         s = Scripted()
         d = inside.Daemon(
-            top, s.url, see=[MCP, HERE, NODE], more=(
+            top, s.url, see=[MCP, HERE, NODE], also=(
                 f"worker stdio {NODE} {FIXTURES} stdio;"),
             bounds=f"env SP_MCP_MODULES={MCP}; memory 2g;",
             locations="location /mcp { mcp_agent; environment work; "
                       "tools test_* echo; }\n"
                       "location /v1 { llm_intercept; upstream u; capture c; "
-                      "keys open; }")
+                      "keys open; }",
+            env={"SP_TEST_KEY": "k" * 20})
         with s, d:
             d.create()
             r = peer.run([NODE, os.path.join(HERE, "mcp_client.mjs"),
