@@ -25,7 +25,7 @@ struct worker_set {
 static const struct worker_backend *const worker_backends[] = {
 	[CONF_ENV_WORKER_NONE] = NULL,
 	[CONF_ENV_WORKER_STDIO] = &worker_stdio_backend,
-	[CONF_ENV_WORKER_HTTP] = NULL,
+	[CONF_ENV_WORKER_HTTP] = &worker_http_backend,
 	[CONF_ENV_WORKER_FRAMES] = &worker_frames_backend,
 };
 

@@ -18,7 +18,7 @@ enum {
 static void
 pipe_closed(struct worker_pipe *l, const char *which)
 {
-	if (l->closed != NULL)
+	if (l->closed != NULL || l->line == NULL)
 		return;
 	l->closed = which;
 	if (l->closing == NULL)
@@ -93,9 +93,9 @@ pipe_on_output(void *arg, enum process_stream stream, struct view data)
 
 	if (l->back->w == NULL)
 		return;
-	if (stream == PROCESS_STDOUT)
+	if (stream == PROCESS_STDOUT && l->line != NULL)
 		pipe_read(l, data);
-	else if (stream == PROCESS_STDERR)
+	else if (stream != PROCESS_EVENTS)
 		worker_add_stderr(l->back->w, data);
 	else
 		(void)!worker_lines_add(&l->events, data, pipe_on_event, l);
@@ -238,7 +238,8 @@ worker_pipe_start(struct worker_pipe *l, struct worker_back *back,
     void (*line)(struct worker_back *b, struct view line))
 {
 	const struct sandbox_run run = {
-		.flags = SANDBOX_RUN_STDIN | SANDBOX_RUN_EVENT_FD,
+		.flags = SANDBOX_RUN_EVENT_FD |
+		    (line != NULL ? SANDBOX_RUN_STDIN : 0),
 		.argv = { env->worker_command.v, env->worker_command.n },
 	};
 	int rc;

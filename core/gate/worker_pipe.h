@@ -24,6 +24,8 @@ struct worker_pipe {
 /*
  * Starts the environment's command in the worker's sandbox.
  * Context: reactor's loop.
+ * Parameters: line, NULL: it speaks in another way; standard output is kept
+ *          as standard error is, and it may close both.
  * Owner:   back is borrowed; worker_pipe_stop(), then worker_pipe_clear().
  * Returns: 0; SP_E_*: it does not run.
  */

@@ -85,6 +85,7 @@ struct worker_backend {
 };
 extern const struct worker_backend worker_stdio_backend;
 extern const struct worker_backend worker_frames_backend;
+extern const struct worker_backend worker_http_backend;
 
 struct worker {
 	LIST_ENTRY(worker) link;

@@ -42,6 +42,7 @@ struct websocket_client {
 	enum client_state state;
 	unsigned depth; /* of calls that may free it */
 	unsigned interims;
+	unsigned status; /* of the reply; 0 none */
 	bool broken; /* no memory for what is to be sent */
 	bool freed;
 	char key[WEBSOCKET_KEY_BYTES];
@@ -74,6 +75,12 @@ websocket_client_free(struct websocket_client *c)
 	c->state = CLIENT_OVER;
 	c->freed = true;
 	client_leave(c);
+}
+
+unsigned
+websocket_client_status(const struct websocket_client *c)
+{
+	return c->status;
 }
 
 size_t
@@ -231,6 +238,8 @@ client_head(struct websocket_client *c, const struct head_reply *head)
 {
 	const char *wrong;
 
+	if (head->status == 101 || head->status >= 200)
+		c->status = head->status;
 	if (head->status == 101) {
 		wrong = client_check(c, head);
 		if (wrong != NULL)

@@ -59,6 +59,8 @@ int websocket_client_send(struct websocket_client *c,
 void websocket_client_close(struct websocket_client *c, unsigned code);
 /* As websocket_pause(): no message is told, and in the end nothing is read. */
 void websocket_client_pause(struct websocket_client *c, bool on);
+/* What the server answered the handshake with; 0: nothing. */
+unsigned websocket_client_status(const struct websocket_client *c);
 /* Bytes of memory. */
 size_t websocket_client_holds(const struct websocket_client *c);
 

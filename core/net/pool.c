@@ -24,6 +24,9 @@ lease_abort(struct pool_lease *l)
 	l->query = NULL;
 	dial_cancel(l->dial);
 	l->dial = NULL;
+	if (l->given != NULL)
+		l->pool->dialler->cancel(l->given);
+	l->given = NULL;
 	loop_timer_free(l->timer);
 	l->timer = NULL;
 	stream_free(l->stream, false);
@@ -242,18 +245,14 @@ handshake(struct pool_lease *l)
 }
 
 static void
-on_dialled(void *arg, int err, int fd, const struct resolver_addr *addr)
+dialled(struct pool_lease *l, int err, int fd)
 {
-	struct pool_lease *l = arg;
 	struct stream_owner owner = { on_stream, l };
 	struct stream_side side = { .server = false };
 	struct server *s = l->server;
 	const char *stage = "connect";
 
-	l->dial = NULL;
 	if (err == 0) {
-		s->last = *addr;
-		s->last_set = true;
 		l->pool->stats.connects++;
 		stage = "stream";
 		side.tls = s->tls ? l->pool->tls : NULL;
@@ -266,6 +265,28 @@ on_dialled(void *arg, int err, int fd, const struct resolver_addr *addr)
 		attempt_failed(l, err, stage, err_str(err));
 	else if (!s->tls)
 		connected(l);
+}
+
+static void
+on_dialled(void *arg, int err, int fd, const struct resolver_addr *addr)
+{
+	struct pool_lease *l = arg;
+
+	l->dial = NULL;
+	if (err == 0) {
+		l->server->last = *addr;
+		l->server->last_set = true;
+	}
+	dialled(l, err, fd);
+}
+
+static void
+on_given(void *arg, int err, int fd)
+{
+	struct pool_lease *l = arg;
+
+	l->given = NULL;
+	dialled(l, err, fd);
 }
 
 static int
@@ -315,7 +336,11 @@ begin(struct pool_lease *l)
 		return;
 	if (s->fails != 0 && pool_servers_is_up(s, now) && !l->check)
 		l->probe = s->probing = true;
-	if (s->is_unix) {
+	if (l->pool->dialler != NULL) {
+		l->state = LEASE_DIAL;
+		rc = l->pool->dialler->start(l->pool->dialler->arg, on_given, l,
+		    &l->given);
+	} else if (s->is_unix) {
 		rc = dial_unix(view_str(s->host), &addr);
 		if (rc == 0)
 			rc = dial(l, &addr, 1);
@@ -325,7 +350,8 @@ begin(struct pool_lease *l)
 		    s->port, on_resolved, l, &l->query);
 	}
 	if (rc != 0)
-		attempt_failed(l, rc, s->is_unix ? "connect" : "resolve",
+		attempt_failed(l, rc,
+		    l->state == LEASE_RESOLVE ? "resolve" : "connect",
 		    rc == SP_E_SYNTAX ? "not a host name" : err_str(rc));
 }
 
@@ -676,6 +702,7 @@ pool_new(struct loop *l, struct resolver *r, const struct pool_params *params,
 	p->resolver = r;
 	p->tls = params->tls != NULL ? tls_ref(params->tls) : NULL;
 	p->sharer = params->sharer;
+	p->dialler = params->dialler;
 	rc = pool_init(p, params);
 	if (rc != 0) {
 		pool_free(p);

@@ -44,6 +44,19 @@ struct pool_sharer {
 	void (*forget)(void *arg, size_t server);
 	void *arg;
 };
+
+/* Connects in place of the pool, to where no address leads. */
+struct pool_dialler {
+	/*
+	 * told() follows once, from the loop, unless cancelled: err 0 with fd
+	 * (non-blocking, connected or on its way; the pool's), else SP_E_*.
+	 * There is no timeout but what the dialler has.
+	 */
+	int (*start)(void *arg, void (*told)(void *lease, int err, int fd),
+	    void *lease, void **out);
+	void (*cancel)(void *attempt);
+	void *arg;
+};
 struct pool_params {
 	struct view name; /* for messages; copied */
 	const struct pool_server *servers; /* 1 to 64; copied */
@@ -54,6 +67,7 @@ struct pool_params {
 	uint64_t keepalive_timeout_ms;
 	struct tls_ctx *tls; /* for the servers with tls; referenced */
 	const struct pool_sharer *sharer; /* borrowed; NULL none */
+	const struct pool_dialler *dialler; /* borrowed; NULL none */
 };
 struct pool_stats {
 	uint64_t connects, reuses, connect_errors;

@@ -61,6 +61,7 @@ struct pool_lease {
 	void *share; /* instead of a stream; NULL none */
 	struct resolver_query *query;
 	struct dial *dial;
+	void *given; /* an attempt of the dialler's; NULL none */
 	struct loop_timer *timer;
 	void (*cb)(void *arg, int err, struct pool_lease *lease);
 	void *arg;
@@ -83,6 +84,7 @@ struct pool {
 	char *name;
 	struct tls_ctx *tls;
 	const struct pool_sharer *sharer; /* NULL none */
+	const struct pool_dialler *dialler; /* NULL none */
 	struct loop_task *task;
 	struct loop_timer *timer; /* the oldest idle one's end */
 	struct lease_list queue;

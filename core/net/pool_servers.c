@@ -99,7 +99,8 @@ pool_servers_failed(struct pool_lease *l, bool late)
 	uint64_t now = loop_now_ms(l->pool->loop), rest = REST_MIN_MS;
 
 	end_probe(l);
-	if (l->check)
+	/* whoever dials for it knows better how it is */
+	if (l->check || l->pool->dialler != NULL)
 		return;
 	s->failures++;
 	s->late = late;
@@ -299,7 +300,7 @@ pool_servers_add(struct pool *p, const struct pool_server *from)
 		return 0;
 	}
 	if ((from->tls && p->tls == NULL) ||
-	    (!from->is_unix && p->resolver == NULL))
+	    (!from->is_unix && p->resolver == NULL && p->dialler == NULL))
 		return SP_E_ARG;
 	while (slot < POOL_SERVERS_MAX && p->slots[slot] != NULL)
 		slot++;
