@@ -12,13 +12,16 @@ import tap
 
 FIXTURES = os.path.join(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))), "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
 
 
 class Daemon(gate.Gate):
     """environments: name -> directives; {f} is where the fixtures are."""
-    def __init__(self, folder, environments, paths=(), sandbox="", **kw):
+    def __init__(self, folder, environments, paths=(), env="", **kw):
         self.socket = os.path.join(folder, "control")
+        # what is bound may lie beneath one of them
+        scratch = "/var/tmp" if any(
+            os.path.realpath(p).startswith("/tmp/")
+            for p in (FIXTURES, *paths)) else "/tmp"
         uid = 400000 + os.getpid() % 1000 * 32768
         text = ""
         for i, (name, worker) in enumerate(environments.items()):
@@ -26,9 +29,9 @@ class Daemon(gate.Gate):
                 f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
                 f"  {worker.format(f=FIXTURES)}\n"
                 f"  sandbox {{ read_only {inside.HOST} {FIXTURES} "
-                f"{' '.join(paths)};\n    read_write {SCRATCH}; "
+                f"{' '.join(paths)};\n    read_write {scratch}; "
                 f"memory 512m; tmp_size 64m; shm_size 16m;\n"
-                f"    env TMPDIR={SCRATCH}; {sandbox}\n"
+                f"    env TMPDIR={scratch} {env};\n"
                 f"    uid {uid + i * 64} 64; }} }}\n")
         super().__init__(
             text + "server { listen 127.0.0.1:0; location /health "
