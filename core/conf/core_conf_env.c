@@ -305,12 +305,18 @@ const struct conf_directive core_conf_env[] = {
 	    .parse = core_conf_env_run_worker_block,
 	    .args = "none | stdio PATH ARGUMENT ... | http PORT PATH "
 		    "ARGUMENT ... | frames PATH ARGUMENT ...",
-	    .doc = "The environment's own server, in a sandbox of its own on "
-		   "the same workspace.\nIt speaks MCP on standard input and "
-		   "output, or OpenEnv at a port of loopback, or\nframes of "
-		   "JSON on standard input and output.\nNo shell reads the "
-		   "command, and its program may not lie where episodes "
-		   "write.",
+	    .doc =
+		"The environment's own server, in a sandbox of its own on "
+		"the same workspace.\nIt speaks MCP on standard input and "
+		"output, or serves OpenEnv\n(WebSocket at /ws) or MCP "
+		"(Streamable HTTP at /mcp) at 127.0.0.1 and that port,\n"
+		"or speaks frames of JSON on standard input and output.\n"
+		"A port is reached through the worker's own network alone: "
+		"nothing of the agent's\nis in it.\n"
+		"It is ready when it answers, and which of the two it serves "
+		"is found out then.\nNo shell reads the "
+		"command, and its program may not lie where episodes "
+		"write.",
 	    .def_doc = "none" },
 	{ .name = "worker_start_timeout",
 	    .scopes = CONF_ENVIRONMENT,

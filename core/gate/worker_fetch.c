@@ -12,6 +12,28 @@ enum {
 	FETCH_DECODED_MAX = 1024 * 1024,
 };
 
+/* ---- what is held ----------------------------------------------------------- */
+
+/* False: together they hold too much. */
+static bool
+fetch_account(struct worker_fetch *f)
+{
+	size_t now = buf_len(&f->body) + buf_len(&f->sse.pending);
+
+	f->room->used = f->room->used - f->held + now;
+	f->held = now;
+	return f->room->used <= f->room->max;
+}
+
+static void
+fetch_empty(struct worker_fetch *f)
+{
+	buf_reset(&f->body, 0);
+	sse_clear(&f->sse);
+	sse_init(&f->sse, WORKER_LINE_MAX);
+	(void)fetch_account(f);
+}
+
 /* ---- events ----------------------------------------------------------------- */
 
 /* The value of a line with that field, as the event stream has it. */
@@ -107,7 +129,7 @@ fetch_on_head(void *arg, struct call *c, const struct head_reply *head)
 	/* parameters follow, if any */
 	type = view_trim(view_sub(type, 0, view_find(type, ';')));
 	/* 202 says that a message was taken, whatever type it gives that */
-	good = head->status == 200;
+	good = head->status == 200 && !f->note;
 	f->status = head->status;
 	f->json = good && view_eq_nocase(type, VIEW("application/json"));
 	f->events = good && view_eq_nocase(type, VIEW("text/event-stream"));
@@ -128,11 +150,13 @@ fetch_add_events(struct worker_fetch *f, struct view data)
 	rc = buf_add_view(&f->chunk, data);
 	if (rc == SP_OK)
 		rc = sse_feed(&f->sse, buf_view(&f->chunk), fetch_on_event, f);
-	if (f->call == NULL || rc == SP_OK)
+	if (f->call == NULL)
 		return;
+	if (rc == SP_OK && !fetch_account(f))
+		rc = SP_E_LIMIT;
 	if (rc == SP_E_LIMIT)
 		fetch_fail(f, WORKER_FETCH_BAD, "an event of it is too long");
-	else
+	else if (rc != SP_OK)
 		fetch_fail(f, WORKER_FETCH_NOMEM, err_str(rc));
 }
 
@@ -151,6 +175,8 @@ fetch_on_body(void *arg, struct call *c, struct view data)
 		data = view_sub(data, 0,
 		    WORKER_FETCH_TEXT_MAX - buf_len(&f->body));
 	rc = buf_add_view(&f->body, data);
+	if (rc == SP_OK && !fetch_account(f))
+		rc = SP_E_LIMIT;
 	if (rc == SP_E_LIMIT)
 		fetch_fail(f, WORKER_FETCH_BAD, "its reply is too long");
 	else if (rc != SP_OK)
@@ -251,9 +277,8 @@ worker_fetch_start(struct worker_fetch *f, const struct worker_fetch_ask *ask)
 		return SP_E_NOMEM;
 	f->status = 0;
 	f->events = f->json = false;
-	buf_reset(&f->body, 0);
-	sse_clear(&f->sse);
-	sse_init(&f->sse, WORKER_LINE_MAX);
+	f->note = ask->note;
+	fetch_empty(f);
 	head_fields_init(&fields, a);
 	rc = fetch_fields(f, ask, &fields);
 	if (rc == SP_OK)
@@ -279,9 +304,9 @@ worker_fetch_stop(struct worker_fetch *f)
 
 void
 worker_fetch_init(struct worker_fetch *f, struct loop *l,
-    const struct worker_fetch_owner *owner)
+    struct worker_fetch_room *room, const struct worker_fetch_owner *owner)
 {
-	*f = (struct worker_fetch){ .loop = l, .owner = *owner };
+	*f = (struct worker_fetch){ .loop = l, .room = room, .owner = *owner };
 	sse_init(&f->sse, WORKER_LINE_MAX);
 	buf_init(&f->chunk, FETCH_DECODED_MAX + LOOP_SCRATCH_BYTES);
 	buf_init(&f->body, WORKER_LINE_MAX);
@@ -292,6 +317,7 @@ void
 worker_fetch_clear(struct worker_fetch *f)
 {
 	worker_fetch_stop(f);
+	fetch_empty(f);
 	sse_clear(&f->sse);
 	buf_clear(&f->chunk);
 	buf_clear(&f->body);

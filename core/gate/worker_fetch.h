@@ -39,13 +39,21 @@ struct worker_fetch_owner {
 	void *arg;
 };
 
+/* What several of them may hold together, of messages that are not whole. */
+struct worker_fetch_room {
+	size_t used, max; /* bytes */
+};
+
 struct worker_fetch {
 	struct call *call; /* NULL: it is over */
 	struct loop *loop;
 	struct worker_fetch_owner owner;
+	struct worker_fetch_room *room;
+	size_t held; /* of that */
 	unsigned status; /* 0: no head yet */
 	bool events; /* the reply is a stream of events */
 	bool json; /* it is one message */
+	bool note;
 	struct sse sse;
 	struct buf chunk; /* what was read last */
 	struct buf body;
@@ -59,11 +67,12 @@ struct worker_fetch_ask {
 	struct view body; /* to be posted, borrowed to the end; empty: GET */
 	struct view session, version; /* empty: the field is left out */
 	uint64_t first_ms; /* without a head; 0 for ever */
+	bool note; /* no message is expected, and none is told */
 };
 
-/* Owner: the caller; worker_fetch_clear() stops it, too. */
+/* Owner: the caller, room borrowed; worker_fetch_clear() stops it, too. */
 void worker_fetch_init(struct worker_fetch *f, struct loop *l,
-    const struct worker_fetch_owner *owner);
+    struct worker_fetch_room *room, const struct worker_fetch_owner *owner);
 void worker_fetch_clear(struct worker_fetch *f);
 /*
  * Asks /mcp; with GET f->id is the event to go on from.

@@ -17,6 +17,7 @@
 enum {
 	WEB_OPEN_MAX = 32, /* requests at once */
 	WEB_WAITING_BYTES = 2 * WORKER_LINE_MAX + 65536,
+	WEB_HELD_MAX = 3 * WORKER_LINE_MAX, /* of replies that are not whole */
 	WEB_NOTE_MS = 60 * 1000, /* until a notification is taken */
 	WEB_TRIES_MAX = 5, /* in a row, of a stream that ends */
 	WEB_RETRY_MS = 1000, /* where the server does not say */
@@ -52,6 +53,7 @@ struct worker_web {
 	struct web_posts waiting, open;
 	unsigned open_n;
 	size_t waiting_bytes;
+	struct worker_fetch_room room;
 	bool streams; /* the standing GET was tried */
 	bool complained;
 };
@@ -88,7 +90,8 @@ post_start(struct web_post *p)
 		    : buf_view(&p->body),
 		.session = buf_view(&w->session),
 		.version = w->mcp.version,
-		.first_ms = p->kind == WEB_NOTE ? WEB_NOTE_MS : 0 };
+		.first_ms = p->kind == WEB_NOTE ? WEB_NOTE_MS : 0,
+		.note = p->kind == WEB_NOTE };
 
 	p->heard = p->fetch.heard;
 	return worker_fetch_start(&p->fetch, &ask);
@@ -344,7 +347,8 @@ post_new(struct worker_web *w, enum web_kind kind)
 	p->web = w;
 	p->kind = kind;
 	buf_init(&p->body, WEB_WAITING_BYTES);
-	worker_fetch_init(&p->fetch, worker_loop(w->h->back.w), &owner);
+	worker_fetch_init(&p->fetch, worker_loop(w->h->back.w), &w->room,
+	    &owner);
 	TAILQ_INSERT_TAIL(&w->waiting, p, link);
 	return p;
 }
@@ -474,6 +478,7 @@ worker_web_start(struct worker_http *h)
 	TAILQ_INIT(&w->waiting);
 	TAILQ_INIT(&w->open);
 	buf_init(&w->session, WORKER_FETCH_ID_MAX);
+	w->room.max = WEB_HELD_MAX;
 	worker_mcp_init(&w->mcp, &h->back, web_carry);
 	return worker_mcp_start(&w->mcp);
 }
