@@ -1,0 +1,247 @@
+#!/usr/bin/python3
+"""The grader's door, while the agent tries to be the grader."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import inside  # noqa: E402
+import mcp  # noqa: E402
+import tap  # noqa: E402
+import walls  # noqa: E402
+from mcp import Client, rpc, said  # noqa: E402
+
+FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
+SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+TOKEN = "grader-token-0123456789"
+SECRET = f"the-answer-is-{os.getpid()}"
+ORACLE = """#!/bin/sh
+cat /openenvd/assets/solution.txt; cat /workspace/made; echo words >&2
+exit 3
+"""
+
+
+class Daemon(mcp.Gate):
+    def __init__(self, folder, **kw):
+        self.socket = os.path.join(folder, "control")
+        seed = os.path.join(folder, "seed")
+        assets = os.path.join(folder, "private")
+        os.mkdir(seed)
+        os.mkdir(assets, 0o700)
+        for path, text in ((f"{seed}/kept", "kept\\n\n"),
+                           (f"{seed}/gone", "gone\n"),
+                           (f"{assets}/oracle.sh", ORACLE),
+                           (f"{assets}/solution.txt", SECRET)):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+            os.chmod(path, 0o700)
+        uid = 400000 + os.getpid() % 1000 * 32768
+        doors = ("location /mcp { mcp_agent; %s tools echo env.*; }\n")
+        conf = (f"environment box {{ episodes 1; workspace {seed};\n"
+                "  workspace_size 8m;\n"
+                f"  worker stdio /usr/bin/python3 {FIXTURES}/rich.py;\n"
+                f"  assets {assets} {{ oracle oracle.sh;\n"
+                "    solution solution.txt; }\n"
+                f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
+                f"    read_write {SCRATCH}; memory 256m; tmp_size 64m;\n"
+                f"    shm_size 16m; timeout 20s; env TMPDIR={SCRATCH};\n"
+                f"    uid {uid} 4096; }}\n"
+                "  process again { trust privileged; asset oracle; }\n"
+                "  inside 127.0.0.1:8000 { " + doors % "" + " } }\n"
+                "server { listen 127.0.0.1:0;\n"
+                "  location /health { health; }\n"
+                + doors % "environment box;" +
+                "  location /mcp/grader { mcp_grader; environment box;\n"
+                "    token env:GRADER; tools * grader.*;\n"
+                "    fs_read /workspace/** /openenvd/assets/oracle*;\n"
+                "    privileged_exec on; }\n}\n")
+        super().__init__(conf, main=f"control {self.socket};",
+                         env={"GRADER": TOKEN}, **kw)
+
+    def ctl(self, *args, stdin=b""):
+        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
+                            *args], input=stdin, capture_output=True,
+                           check=False, timeout=120)
+        return r.returncode, r.stdout.decode(), r.stderr.decode()
+
+    def grade(self, tool, **arguments):
+        """What the text holds, or the error."""
+        status, _, body = self.ask(
+            "POST", "/mcp/grader", rpc(1, "tools/call", name="grader." + tool,
+                                       arguments=arguments),
+            Authorization="Bearer " + TOKEN)
+        if status != 200:
+            return status
+        got = json.loads(body)
+        if "error" in got:
+            return got["error"]["code"], got["error"]["message"]
+        return json.loads(said(got))
+
+
+def tools(d):
+    auth = {"Authorization": "Bearer " + TOKEN}
+    got = json.loads(d.ask("POST", "/mcp/grader", rpc(
+        1, "tools/list", cursor="p2"), **auth)[2])["result"]["tools"]
+    own = {t["name"]: t["inputSchema"] for t in got
+           if t["name"].startswith("grader.")}
+    tap.eq(sorted(own), ["grader.fs_diff", "grader.get_full_state",
+                         "grader.get_trajectory", "grader.read_file",
+                         "grader.run_oracle", "grader.run_process"],
+           "the grader's tools, and not the worker's of such names")
+    tap.eq(own["grader.read_file"],
+           {"type": "object", "properties": {"path": {"type": "string"}},
+            "additionalProperties": False, "required": ["path"]},
+           "with their schemas")
+    tap.eq(own["grader.run_oracle"],
+           {"type": "object", "properties": {}, "additionalProperties": False},
+           "also of those that take nothing")
+    c = Client(d, "/mcp/grader", **auth)
+    got = c.call(2, "tools/call", name="secret.peek", arguments={})
+    tap.eq(said(got), "secret.peek{}", "the worker's tools as well")
+    tap.eq(json.loads(said(c.call(3, "tools/call", name="grader.read_file",
+                                  arguments={"path": "/workspace/kept"}))),
+           "kept\\n\n", "and to clients of the specification")
+
+
+def grading(d, ep):
+    failed = (-32603, "Environment operation failed")
+    denied = (-32602, "Operation not permitted")
+    tap.eq(d.grade("fs_diff"), [], "nothing changed")
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c",
+          "echo made > made; rm gone; ln -s /etc/passwd link; mkfifo pipe; "
+          "printf '\\377' > bad; : > \"$(printf 'n\\377')\"; "
+          "ln -s /openenvd/assets/oracle o")
+    got = d.grade("fs_diff", since="reset")
+    tap.eq([(x["path"], x["kind"]) for x in got],
+           [("/workspace/bad", "create"), ("/workspace/gone", "delete"),
+            ("/workspace/link", "create"), ("/workspace/made", "create"),
+            ("/workspace/n\udcff", "create"), ("/workspace/o", "create"),
+            ("/workspace/pipe", "create")], "what the agent did")
+    tap.eq({x["path"]: x.get("type") for x in got}["/workspace/pipe"], "fifo",
+           "special files are told as what they are")
+    tap.eq(d.grade("read_file", path="/workspace/made"), "made\n", "a file")
+    tap.eq(d.grade("read_file", path="/openenvd/assets/oracle"), ORACLE,
+           "an asset")
+    tap.eq(d.grade("read_file", path="/openenvd/assets/solution"), denied,
+           "another, that fs_read has not")
+    for path, want in (("/workspace/link", failed), ("/workspace/o", failed),
+                       ("/workspace/pipe", failed),
+                       ("/workspace/none", failed), ("/workspace", denied),
+                       ("/workspace/", failed),
+                       ("/workspace/bad", (-32602, "Invalid parameters")),
+                       ("/workspace/../etc/passwd", denied),
+                       ("/etc/passwd", denied)):
+        tap.eq(d.grade("read_file", path=path), want, f"not {path}")
+    want = {"returncode": 3, "stdout": SECRET + "made\n", "stderr": "words\n"}
+    tap.eq(d.grade("run_oracle"), want, "the oracle's verdict")
+    tap.eq(d.grade("run_process", name="again"), want, "a process's")
+    tap.eq(d.grade("get_full_state"),
+           {"episode_id": "rich", "step_count": 0}, "the state")
+    d.ask("POST", "/mcp", rpc(5, "tools/call", name="echo", arguments={"q": 1}))
+    got = gate.until(lambda: [e for e in d.grade("get_trajectory")
+                              if e["type"] == "harness_event"],
+                     "the call among the events")
+    tap.eq((got[-1]["data"]["source"], got[-1]["data"]["operation"],
+            got[-1]["data"]["request"]["params"]["arguments"],
+            got[-1]["data"]["response"]["id"]),
+           ("daemon", "mcp", {"q": 1}, 5), "what was asked and answered")
+
+
+def agent(d, ep):
+    """No door, encoding, case, path form or batch makes it the grader."""
+    seen = []
+
+    def tries(path, body, **fields):
+        status, _, got = d.ask("POST", path, body, **fields)
+        seen.append(got)
+        return status
+
+    one = rpc(1, "tools/call", name="grader.read_file",
+              arguments={"path": "/openenvd/assets/oracle"})
+    for path, want in (("/mcp/grader", 401), ("/mcp//grader", 401),
+                       ("/mcp/./grader", 401), ("/x/../mcp/grader", 401),
+                       ("/mcp/%67rader", 401), ("/mcp/grader/", 401),
+                       ("/mcp/grader?token=" + TOKEN, 401),
+                       ("/MCP/GRADER", 404), ("/mcp/grader/x", 404),
+                       ("/mcp/x", 404), ("/mcp%2fgrader", 400)):
+        tap.eq(tries(path, one), want, f"{path} is {want}")
+    for auth in ("Bearer " + TOKEN[:-1], "Bearer " + TOKEN + "x",
+                 "Basic " + TOKEN, TOKEN, "Bearer", "Bearer  "):
+        tap.eq(tries("/mcp/grader", one, Authorization=auth), 401,
+               f"{auth[:8]}... is no token")
+    tap.eq(tries("/mcp", one, Authorization="Bearer " + TOKEN), 200,
+           "the grader's token on the agent's door")
+    c = Client(d)
+    for name in ("grader.read_file", "grader.run_oracle", "GRADER.read_file",
+                 "grader.read_file ", "gr\u0430der.read_file"):
+        seen.append(c.post(rpc(1, "tools/call", name=name, arguments={
+            "path": "/openenvd/assets/oracle"}))[2])
+        seen.append(c.post(f"[{one},{one}]")[2])
+    for cursor in ("", "p2"):
+        seen.append(c.post(rpc(1, "tools/list", **(
+            {"cursor": cursor} if cursor else {})))[2])
+    tap.eq(c.d.ask("POST", "/mcp/grader", one, Mcp_Session_Id=c.id)[0], 401,
+           "nor does a session")
+    all_ = b"".join(seen)
+    tap.ok(SECRET.encode() not in all_ and b"#!/bin/sh" not in all_ and
+           b'"grader.' not in all_, "nothing of the grader's was seen", all_)
+    code = ("import urllib.request as u, sys\n"
+            "for p in sys.argv[1:]:\n"
+            "  try: print(u.urlopen('http://127.0.0.1:8000' + p, "
+            "b'{}').status)\n"
+            "  except u.HTTPError as e: print(e.code)\n")
+    rc, out, err = d.ctl("exec", "--in", ep, "--", "/usr/bin/python3", "-c",
+                         code, "/mcp", "/mcp/grader", "/observe", "/ws")
+    tap.eq((rc, out.split()), (0, ["200", "404", "404", "404"]),
+           "inside there is the agent's door alone" + err)
+
+
+def resets(d, ep):
+    tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
+    tap.eq(d.grade("fs_diff"), [], "nothing is left of it")
+    d.ctl("end", ep)
+    got = d.grade("fs_diff")
+    tap.eq(got, (-32603, "Environment operation failed"), "no episode")
+
+
+def main():
+    walls.needed()
+    with tempfile.TemporaryDirectory(prefix="sp-grader-") as folder, \
+            Daemon(folder) as d:
+        os.chmod(folder, 0o755)
+        rc, out, err = d.ctl("episodes", "create", "box")
+        if rc != 0:
+            sys.exit(f"no episode: {err}")
+        ep = out.rstrip("\n")
+        tools(d)
+        grading(d, ep)
+        agent(d, ep)
+        resets(d, ep)
+        same_token(folder)
+    tap.done()
+
+
+def same_token(folder):
+    """Tokens of different principals differ, by value."""
+    path = os.path.join(folder, "same.conf")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"state_dir {folder}/state; control off;\n"
+                "environment e { }\nserver { listen 127.0.0.1:0;\n"
+                "location /a { mcp_agent; environment e; token env:A; }\n"
+                "location /g { mcp_grader; environment e; token env:G; } }\n")
+    for a, want in (("x" * 16, 1), ("y" * 16, 0)):
+        r = subprocess.run([gate.program("sallyport"), "-t", "-c", path],
+                           env={**os.environ, "A": a, "G": "x" * 16},
+                           capture_output=True, check=False, text=True)
+        tap.ok(r.returncode == want and
+               ("same as that of the agent" in r.stderr) == (want == 1),
+               "two tokens that are the same" if want else "that differ",
+               r.stderr)
+
+
+main()
