@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""An environment as a worker of sallyport: MCP over standard streams, and with
+it env/reset, env/step and env/state.  The standard library is all it needs.
+
+The task: bring the counter to the goal, in the file that everybody sees.
+"""
+import json
+import sys
+
+FILE = "/workspace/counter"
+GOAL = 3
+
+TOOLS = [
+    {"name": "increment", "description": "Adds to the counter.",
+     "inputSchema": {"type": "object", "properties": {
+         "by": {"type": "integer", "default": 1}}}},
+    {"name": "read", "description": "The counter's value.",
+     "inputSchema": {"type": "object", "properties": {}}},
+    {"name": "env.goal", "description": "What it should be; not for agents.",
+     "inputSchema": {"type": "object", "properties": {}}},
+]
+steps = 0
+
+
+def value():
+    with open(FILE, encoding="ascii") as f:
+        return int(f.read())
+
+
+def put(n):
+    with open(FILE, "w", encoding="ascii") as f:
+        f.write(str(n))
+
+
+def observation():
+    n = value()
+    return {"observation": {"counter": n}, "reward": float(n == GOAL),
+            "done": n >= GOAL}
+
+
+def reset(params):
+    global steps
+    steps = 0
+    put(int(params.get("start", 0)))
+    print("reset to", value(), file=sys.stderr)
+    return observation()
+
+
+def step(params):
+    global steps
+    steps += 1
+    put(value() + int(params.get("by", 1)))
+    return observation()
+
+
+def call(params):
+    args = params.get("arguments") or {}
+    if params["name"] == "increment":
+        put(value() + int(args.get("by", 1)))
+        text = str(value())
+    elif params["name"] == "read":
+        text = str(value())
+    elif params["name"] == "env.goal":
+        text = str(GOAL)
+    else:
+        raise KeyError(f"Unknown tool: {params['name']}")
+    return {"content": [{"type": "text", "text": text}]}
+
+
+METHODS = {
+    "initialize": lambda p: {
+        "protocolVersion": p["protocolVersion"],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "counter", "version": "1"}},
+    "ping": lambda p: {},
+    "tools/list": lambda p: {"tools": TOOLS},
+    "tools/call": call,
+    "env/reset": reset,
+    "env/step": step,
+    "env/state": lambda p: {"step_count": steps, "counter": value()},
+}
+
+
+def answer(message):
+    method = METHODS.get(message["method"])
+    if method is None:
+        return {"error": {"code": -32601, "message": "Method not found"}}
+    try:
+        return {"result": method(message.get("params") or {})}
+    except (KeyError, ValueError, TypeError, OSError) as e:
+        return {"error": {"code": -32602, "message": str(e)}}
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request and "method" in request:
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
+                          **answer(request)}), flush=True)
