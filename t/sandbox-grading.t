@@ -378,6 +378,53 @@ def races(d):
     p.wait()
 
 
+STEPS = r"""
+import os
+os.chdir("/workspace")
+os.mkdir("s"); os.mkdir("t"); open("t/0", "w").close()
+for i in range(120): open("s/%03d" % i, "w").write("%09d" % 0)
+fds = [os.open("s/%03d" % i, os.O_WRONLY) for i in range(120)]
+print("on", flush=True)
+n = 0
+while True:
+    n += 1
+    for fd in fds: os.pwrite(fd, b"%09d" % n, 0)
+    for i in range(40): os.rename("t/%d" % i, "t/%d" % (i + 1))
+    os.rename("t/40", "t/0")
+"""
+
+
+def moments(d):
+    """What is graded and compared is the workspace of one moment."""
+    me = d.new()
+    p = subprocess.Popen([CTL, "-S", d.socket, "exec", "--in", me, "--",
+                          "python3", "-c", STEPS], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    p.stdout.readline()
+    d.oracle("cd /workspace; ls t | wc -l; cat s/*")
+    bad = []
+    for _ in range(15):
+        v = d.verdict(me)
+        if not isinstance(v, dict):
+            bad.append(str(v))
+            continue
+        files, rest = v["stdout"].split("\n", 1)
+        steps = [int(rest[i:i + 9]) for i in range(0, len(rest), 9)]
+        if files != "1" or len(steps) != 120 or \
+                steps != sorted(steps, reverse=True) or \
+                steps[0] - steps[-1] > 1:
+            bad.append(str((files, steps[:1], steps[-1:])))
+    tap.none(bad, "79: a copy is of one moment")
+    bad = []
+    for _ in range(15):
+        n = [x["path"] for x in d.diff(me) if x["path"].startswith("t/")]
+        if len(n) != 1:
+            bad.append(str(n))
+    tap.none(bad, "and so is a diff")
+    d.end(me)
+    p.wait()
+
+
 def paths(d):
     """62, 64: links, special files, and the assets by any form of a path."""
     me = d.new()
@@ -801,8 +848,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-grading-") as folder:
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
-            for test in (honest, several, pairs, races, paths, hard, forgery,
-                         evil, resets, deaths):
+            for test in (honest, several, pairs, races, moments, paths, hard,
+                         forgery, evil, resets, deaths):
                 if wanted(test):
                     test(d)
         if wanted(timeouts):
