@@ -6,7 +6,11 @@
 #include "conf/conf_env.h"
 #include "helper/manifest.h"
 
-enum { MANIFEST_PORT_MIN = 1024, MANIFEST_AGENT_PORT = 8000 };
+enum {
+	MANIFEST_PORT_MIN = 1024,
+	MANIFEST_AGENT_PORT = 8000,
+	MANIFEST_START_MS = 3600 * 1000, /* at most, for a worker */
+};
 
 struct writer {
 	const struct manifest *m;
@@ -299,6 +303,11 @@ put_inner(struct writer *w)
 	if (w->site->workspace != NULL)
 		put_path(w, "workspace", w->site->workspace);
 	put_worker(w);
+	if (w->site->timeout_ms != 0)
+		put(w, "%sworker_start_timeout %llums;\n", w->indent,
+		    (unsigned long long)(w->site->timeout_ms < MANIFEST_START_MS
+			    ? w->site->timeout_ms
+			    : MANIFEST_START_MS));
 	put_assets(w);
 	put_sandbox(w);
 	put_egress(w);
