@@ -13,6 +13,8 @@
 #include "base/num.h"
 #include "helper/manifestcmd.h"
 
+#define BOOTSTRAP "sallyport_worker.py"
+
 enum {
 	MANIFESTCMD_PORT = 8100,
 	MANIFESTCMD_TIMEOUT_S = 300,
@@ -269,6 +271,38 @@ default_python(struct manifestcmd *c)
 	return rc == SP_OK && c->python == NULL ? SP_E_NOMEM : rc;
 }
 
+/* Beside the program where that was not installed, else where it would be. */
+static int
+find_bootstrap(struct manifestcmd *c)
+{
+	char exe[PATH_MAX];
+	struct buf b = BUF_INIT(MANIFESTCMD_PATH_MAX);
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+	int rc = SP_OK;
+
+	exe[n > 0 ? n : 0] = 0;
+	slash = strrchr(exe, '/');
+	if (slash != NULL) {
+		*slash = 0;
+		rc = buf_printf(&b, "%s/contrib/python/" BOOTSTRAP, exe);
+		if (rc == SP_OK)
+			rc = buf_add_char(&b, 0);
+	}
+	if (rc == SP_OK &&
+	    (slash == NULL || access(buf_view(&b).p, R_OK) != 0)) {
+		buf_reset(&b, 0);
+		rc = buf_add(&b, SP_PKGDATADIR "/" BOOTSTRAP,
+		    sizeof(SP_PKGDATADIR "/" BOOTSTRAP));
+	}
+	if (rc == SP_OK) {
+		c->bootstrap = mem_strdup(buf_view(&b).p);
+		rc = c->bootstrap != NULL ? SP_OK : SP_E_NOMEM;
+	}
+	buf_clear(&b);
+	return rc;
+}
+
 /* What the flags left out, of a manifest at c->path. */
 static int
 complete(struct manifestcmd *c)
@@ -277,9 +311,10 @@ complete(struct manifestcmd *c)
 
 	c->dir =
 	    mem_strndup(c->path, (size_t)(strrchr(c->path, '/') - c->path));
-	c->bootstrap = mem_strdup(SP_PKGDATADIR "/python/worker_frames.py");
-	if (rc == SP_OK && (c->dir == NULL || c->bootstrap == NULL))
+	if (rc == SP_OK && c->dir == NULL)
 		rc = SP_E_NOMEM;
+	if (rc == SP_OK)
+		rc = find_bootstrap(c);
 	c->site.dir = c->dir;
 	c->site.python = c->python;
 	c->site.bootstrap = c->bootstrap;
