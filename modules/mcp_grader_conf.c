@@ -64,9 +64,8 @@ static const struct conf_directive rows[] = {
 	    .offset = GRADER(fs_read),
 	    .args = "PATTERN ...",
 	    .doc = "Paths that grader.read_file may read and grader.fs_diff "
-		   "tells of: shell patterns of\nabsolute paths beneath "
-		   "/workspace and /openenvd/assets; \"*\" goes over "
-		   "\"/\".",
+		   "tells of: patterns of\nabsolute paths beneath /workspace "
+		   "and /openenvd/assets; \"*\" goes over \"/\".",
 	    .def_doc = "none" },
 	{ .name = "privileged_exec",
 	    .scopes = CONF_LOCATION,

@@ -467,6 +467,46 @@ test_grader_run(void)
 	finish();
 }
 
+/* Each allocation fails in turn while the answer is made. */
+static void
+test_memory(void)
+{
+	const struct grading_verdict v = { .returncode = 1,
+		.out = VIEW_INIT("o"),
+		.err = VIEW_INIT("e") };
+	struct buf b = BUF_INIT(4096);
+	struct mux_stream *s;
+	unsigned long n;
+	int bad = 0;
+
+	change(&b, VIEW("x\xff"), SANDBOX_CREATED, SANDBOX_TYPE_FILE, 0);
+	begin();
+	for (n = 1; n < 30; n++) {
+		s = G("grader.fs_diff", "{}");
+		mem_fail_after(n, 0);
+		grade.done->diff(grade.arg, GRADING_OK, buf_view(&b),
+		    VIEW_NONE);
+		mem_fail_after(0, 0);
+		turn();
+		bad += !s->over;
+		s = G("grader.run_oracle", "{}");
+		mem_fail_after(n, 0);
+		grade.done->verdict(grade.arg, GRADING_OK, &v, VIEW_NONE);
+		mem_fail_after(0, 0);
+		turn();
+		bad += !s->over;
+		s = plain(RPCP("2", "tools/call", "{\"name\":\"echo\"}"));
+		mem_fail_after(n, 0);
+		says(WORKER_OK, "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":1}");
+		mem_fail_after(0, 0);
+		turn();
+		bad += !s->over;
+	}
+	tap_is_int(bad, 0, "memory that was not there: every request ends");
+	buf_clear(&b);
+	finish();
+}
+
 int
 main(void)
 {
@@ -479,6 +519,7 @@ main(void)
 	test_grader_read();
 	test_grader_diff();
 	test_grader_run();
+	test_memory();
 	mcp_peer_stop();
 	return tap_done();
 }

@@ -312,6 +312,47 @@ test_gone(void)
 	finish();
 }
 
+/* Each allocation fails in turn while the worker speaks. */
+static void
+test_memory(void)
+{
+	static const char list[] =
+	    "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[{\"name\":"
+	    "\"env.a\"},{\"name\":\"x\"}]}}";
+	static const char progress[] =
+	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}";
+	const char *real = "{\"protocolVersion\":\"2025-06-18\","
+			   "\"capabilities\":{}}";
+	struct mux_stream *s;
+	unsigned long n;
+	int bad = 0;
+
+	begin();
+	for (n = 1; n < 40; n++) {
+		initialize();
+		s = spec(RPC("1", "tools/list"));
+		mem_fail_after(n, 0);
+		if (n % 2 == 0)
+			says_before(progress);
+		says(WORKER_OK, list);
+		mem_fail_after(0, 0);
+		turn();
+		bad += !s->over;
+		w.state = WORKER_STARTING;
+		w.initialized = real;
+		session[0] = '\0';
+		s = spec(init);
+		mem_fail_after(n, 0);
+		becomes(WORKER_READY);
+		mem_fail_after(0, 0);
+		turn();
+		bad += !s->over;
+		w.initialized = "";
+	}
+	tap_is_int(bad, 0, "memory that was not there: every request ends");
+	finish();
+}
+
 int
 main(void)
 {
@@ -322,6 +363,7 @@ main(void)
 	test_spec_stream();
 	test_spec_get();
 	test_gone();
+	test_memory();
 	mcp_peer_stop();
 	return tap_done();
 }
