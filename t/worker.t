@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Workers of episodes: MCP over stdio, in real sandboxes."""
+"""Workers of episodes, in real sandboxes: MCP over stdio, and frames."""
 import json
 import os
 import subprocess
@@ -16,6 +16,10 @@ import walls  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
 SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+BOOTSTRAP = os.path.join(ROOT, "contrib", "python", "sallyport_worker.py")
+FRAMES = "worker frames /usr/bin/python3 %s { factory %s; action_class %s; }"
+BAD = ("early_event", "not_ready", "unasked", "event", "two_keys", "twice",
+       "no_object", "text")
 ENVIRONMENTS = {
     "full": "worker stdio /usr/bin/python3 {f}/mcp.py;",
     "plain": "worker stdio /usr/bin/python3 {f}/mcp.py plain;",
@@ -24,8 +28,20 @@ ENVIRONMENTS = {
             "worker_start_timeout 1s;",
     "nowhere": "worker stdio /usr/bin/no-such-program;",
     "brief": "worker stdio /usr/bin/python3 {f}/mcp.py;",
+    "small": FRAMES % (BOOTSTRAP, "small_env:Environment",
+                       "small_env:Action"),
+    "broken": FRAMES % (BOOTSTRAP, "small_env:broken", "small_env:Action"),
     "none": "",
 }
+LAUNCHED = """
+    process teller { trust workload; command /usr/bin/python3 {f}/teller.py; }
+    process quick { trust workload; command /bin/sh -c "echo no >&2; exit 7"; }
+"""
+ENVIRONMENTS["beside"] = ENVIRONMENTS["full"] + LAUNCHED
+ENVIRONMENTS["alone"] = LAUNCHED
+for bad in BAD:
+    ENVIRONMENTS[bad] = FRAMES % (f"{FIXTURES}/bad_frames.py {bad}", "m:f",
+                                  "m:c")
 
 
 class Daemon(gate.Gate):
@@ -35,11 +51,11 @@ class Daemon(gate.Gate):
         text = ""
         for i, (name, worker) in enumerate(ENVIRONMENTS.items()):
             text += (f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
-                     f"  {worker.format(f=FIXTURES)}\n"
-                     f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
+                     f"  {worker.replace('{f}', FIXTURES)}\n"
+                     f"  sandbox {{ read_only {inside.HOST} {FIXTURES} {BOOTSTRAP};\n"
                      f"    read_write {SCRATCH}; memory 256m; tmp_size 64m; shm_size 16m;\n"
                      f"    timeout {'500ms' if name == 'brief' else '20s'};\n"
-                     f"    env TMPDIR={SCRATCH}; uid {uid + i * 4096} 4096; "
+                     f"    env TMPDIR={SCRATCH} PYTHONPATH={FIXTURES}; uid {uid + i * 4096} 4096; "
                      "} }\n")
         super().__init__(
             text + "server { listen 127.0.0.1:0; location /health "
@@ -74,6 +90,10 @@ class Daemon(gate.Gate):
     def reset(self, ep):
         tap.eq(self.ctl("reset", ep)[0], 0, "a reset")
         return gate.until(lambda: self.settled(ep), "a worker that is ready")
+
+    def failed(self, ep):
+        got = self.worker(ep)
+        return got if got["state"] == "failed" else None
 
     def settled(self, ep):
         got = self.worker(ep)
@@ -249,6 +269,88 @@ def checked(d):
         tap.eq(d.ctl("env", *args)[0], 2, "usage: env " + " ".join(args))
 
 
+def frames(d):
+    ep = d.create("small")
+    got = gate.until(lambda: d.settled(ep), "a worker")
+    tap.eq((got["state"], got["why"], got["initialized"]),
+           ("ready", "", None), "a worker of frames is ready")
+    tap.eq(d.worker(ep, "reset", '{"seed": 3, "episode_id": "e"}')["result"],
+           {"observation": {"text": "seed 3"}, "reward": 0.0, "done": False},
+           "its reset")
+    tap.eq(d.worker(ep, "step", '{"move": "last"}')["result"],
+           {"observation": {"text": "did last"}, "reward": 1.0,
+            "done": True}, "its step")
+    tap.eq(d.worker(ep, "state")["result"],
+           {"episode_id": "e", "step_count": 1}, "its state")
+    got = d.worker(ep, "step", '{"move": "raise"}')
+    tap.ok("422" in got and "environment operation failed" in got,
+           "a step that raises", got)
+    got = d.worker(ep)["stderr"]
+    tap.ok("that move is not allowed" in got
+           and "a word on standard output" in got,
+           "says why on standard error, where prints go as well", got)
+    tap.ok("422" in d.worker(ep, "step", '{"jump": 1}'),
+           "an action of another kind")
+    tap.ok("422" in d.worker(ep, "reset", '{"colour": 1}'),
+           "a reset that it does not take")
+    tap.eq(d.worker(ep, "step", '{"move": "nan"}')["result"]["reward"], None,
+           "a reward that is no number")
+    tap.ok("422" in d.worker(ep, "step", '{"move": "big"}'),
+           "an answer that is too long")
+    tap.eq(d.mcp(ep, "tools/list", "x")["result"],
+           {"jsonrpc": "2.0", "id": "x", "result": {"tools": [
+               {"name": "add", "description": "adds",
+                "inputSchema": {"type": "object"}}]}}, "its tools")
+    tap.eq(said(d.tool(ep, "add", a=2, b=3)), "5", "a call")
+    tap.eq(d.tool(ep, "nope")["result"]["error"]["code"], -32602,
+           "a tool that is not there")
+    tap.eq(d.tool(ep, "add", a="bad")["result"]["error"]["code"], -32603,
+           "one that raises")
+    tap.eq(d.mcp(ep, "initialize")["result"]["error"]["code"], -32601,
+           "more of MCP there is not")
+    got = d.worker(ep, "step", '{"move": "exit"}')
+    tap.ok("502" in got and "exit status 4" in got, "one that ends it", got)
+    tap.eq(d.reset(ep)["state"], "ready", "until a reset")
+    d.ctl("end", ep)
+
+
+def bad_frames(d):
+    why = {"early_event": "first frame", "not_ready": "first frame",
+           "unasked": "not asked", "twice": "not asked",
+           "two_keys": "no frame", "no_object": "no frame",
+           "text": "went astray", "broken": "exit status 1"}
+    for name, words in why.items():
+        ep = d.create(name)
+        if name != "unasked":
+            d.worker(ep, "step", "{}")
+        got = gate.until(lambda: d.failed(ep), "its failure")
+        tap.ok(words in got["why"], f"{name}: {words}", got)
+        if name == "broken":
+            tap.ok("no such thing" in got["stderr"], "its last words", got)
+        d.ctl("end", ep)
+    ep = d.create("event")
+    tap.eq(d.worker(ep, "step", "{}")["result"]["observation"],
+           {"hello": {"factory": "m:f", "action_class": "m:c",
+                      "agent_policy": None}}, "what its first line says")
+    d.ctl("end", ep)
+
+
+def beside(d):
+    for name in ("beside", "alone"):
+        ep = d.create(name)
+        for again in ("", " after a reset"):
+            def told():
+                rc, out, _ = d.ctl("read", ep, "/workspace/told")
+                return rc == 0 and out == b"3"
+            tap.ok(gate.until(told, "the process"),
+                   f"{name}: a process of the environment runs{again}")
+            tap.ok(gate.until(lambda: "process quick ended with status 7: no"
+                              in d.log(), "its end"), "the end of another")
+            if not again:
+                tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
+        d.ctl("end", ep)
+
+
 def main():
     walls.needed()
     with tempfile.TemporaryDirectory(prefix="sp-worker-") as folder, \
@@ -259,6 +361,9 @@ def main():
         deadline(d)
         logs(d, ep)
         checked(d)
+        frames(d)
+        bad_frames(d)
+        beside(d)
         d.ctl("end", ep)
         rc, out, _ = d.ctl("episodes")
         tap.eq((rc, len(out.splitlines())), (0, 1), "no episode is left")

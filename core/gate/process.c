@@ -482,7 +482,10 @@ heard_stdio(struct process *p, struct channel_msg *m, struct wire *w)
 		return SP_E_PROTO;
 	m->fd = -1;
 	/* without memory for it the process runs on, unheard there */
-	(void)!process_take_stream(p, (enum process_stream)which, fd);
+	if (process_take_stream(p, (enum process_stream)which, fd) != SP_OK &&
+	    which != PROCESS_STDIN && p->events != NULL &&
+	    p->events->closed != NULL)
+		p->events->closed(p->arg, (enum process_stream)which);
 	return SP_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gate/launch.h"
 #include "gate/process.h"
 #include "gate/console.h"
 #include "gate/worker_priv.h"
@@ -19,6 +20,7 @@ struct worker_set {
 	LIST_HEAD(, worker) workers;
 	TAILQ_HEAD(, worker) due; /* something is to be told or sent */
 	LIST_HEAD(, worker_back) stopped; /* freed with this turn */
+	struct launch_list launched;
 	struct loop_task *task;
 };
 
@@ -247,7 +249,7 @@ worker_ready(struct worker *w, struct view initialized)
 		return;
 	}
 	w->state = WORKER_READY;
-	w->news = true;
+	w->launch = w->news = true;
 	worker_arm(w);
 	worker_post(w);
 }
@@ -274,6 +276,12 @@ worker_begin(struct worker *w)
 	}
 	if (ops == NULL) {
 		worker_fail(w, WORKER_GONE, "nothing here starts such a one");
+		return;
+	}
+	/* its pipes went with the reactor that had it */
+	if (w->ep->resumed) {
+		worker_fail(w, WORKER_GONE,
+		    "the reactor that it spoke to has died");
 		return;
 	}
 	w->ready_by_ms =
@@ -333,6 +341,17 @@ worker_free(struct worker *w)
 	buf_clear(&w->initialized);
 	buf_clear(&w->err);
 	mem_free(w);
+}
+
+/* What runs beside the agent finds a worker that answers. */
+static void
+worker_launch(struct worker_set *s, struct episode *ep)
+{
+	const struct conf_environment *env =
+	    s->world.environment(s->world.arg, ep);
+
+	if (env != NULL && ep->state == EPISODE_LIVE)
+		launch_all(&s->launched, ep, env, &s->world);
 }
 
 /* ---- what the task does ----------------------------------------------------- */
@@ -397,6 +416,9 @@ worker_pump(struct worker *w)
 	tell_ended(w);
 	if (w->news)
 		tell_changed(w);
+	if (w->launch && w->state == WORKER_READY && w->ep != NULL)
+		worker_launch(w->set, w->ep);
+	w->launch = false;
 	if (w->ep == NULL && TAILQ_EMPTY(&w->ended))
 		worker_free(w);
 }
@@ -438,6 +460,7 @@ worker_set_new(const struct worker_world *world)
 	LIST_INIT(&s->workers);
 	TAILQ_INIT(&s->due);
 	LIST_INIT(&s->stopped);
+	LIST_INIT(&s->launched);
 	s->task = loop_task_new(world->loop, set_on_task, s);
 	if (s->task == NULL) {
 		mem_free(s);
@@ -462,6 +485,7 @@ worker_set_free(struct worker_set *s)
 		LIST_REMOVE(b, link);
 		b->ops->free(b);
 	}
+	launch_clear(&s->launched);
 	loop_task_free(s->task);
 	mem_free(s);
 }
@@ -487,6 +511,9 @@ news_made(struct worker_set *s, struct episode *ep)
 	}
 	if (w != NULL)
 		worker_begin(w);
+	else if (env != NULL && env->worker == CONF_ENV_WORKER_NONE &&
+	    !ep->resumed)
+		worker_launch(s, ep);
 }
 
 /* Its processes are killed by what closes it. */
@@ -599,6 +626,8 @@ worker_call(struct worker *w, const struct worker_ask *ask,
 	w->waiting_n++;
 	w->waiting_bytes += buf_len(&c->data);
 	*out = c;
+	if (w->ep != NULL)
+		w->ep->used = true;
 	if (w->state == WORKER_FAILED)
 		call_end(c, WORKER_GONE, buf_view(&w->why));
 	else if (busy)

@@ -95,6 +95,7 @@ struct worker {
 	enum worker_state state, told; /* told: to the watches */
 	bool news; /* the watches are to hear, whatever told says */
 	bool due, holding;
+	bool launch; /* the environment's processes are to be started */
 	struct worker_back *back; /* NULL: none runs */
 	uint64_t call_ms, start_ms; /* of its environment; 0 none */
 	uint64_t ready_by_ms; /* STARTING; 0 none */

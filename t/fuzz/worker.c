@@ -1,0 +1,97 @@
+/*
+ * What a worker says, byte for byte: gate/worker_lines, worker_mcp (the first
+ * byte even) and worker_frames (odd), with a call of each kind under way.
+ */
+#include "../unit/worker_world.h"
+
+#include "gate/worker_rpc.h"
+#include "base/log.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
+
+static const char hello[] =
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":"
+    "\"2025-03-26\"}}\n";
+static const char ready[] = "{\"result\":{\"ready\":true}}\n";
+
+static unsigned told, asked;
+
+/* Whatever comes out of it is JSON-RPC, for whoever reads it next. */
+static void
+on_message(void *arg, struct view json)
+{
+	struct worker_rpc r;
+
+	(void)arg;
+	if (worker_rpc_read(json, &r) != SP_OK || !r.has_method)
+		abort();
+	if (r.id.n > 0)
+		(void)!worker_tell(w,
+		    VIEW("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"));
+}
+
+static void
+on_done(void *arg, enum worker_result result, struct view body)
+{
+	bool *mcp = arg;
+	struct worker_rpc r;
+
+	told++;
+	if (result != WORKER_OK)
+		return;
+	if (worker_rpc_object(body) != SP_OK)
+		abort();
+	if (*mcp &&
+	    (worker_rpc_read(body, &r) != SP_OK || r.id.n == 0 ||
+		!view_eq(worker_rpc_raw(&r, &r.id), VIEW("\"caller\""))))
+		abort();
+}
+
+static const struct worker_caller caller = { on_message, on_done };
+
+static void
+ask(enum worker_op op, const char *data)
+{
+	static bool yes = true, no = false;
+	const struct worker_ask a = { op, view_str(data), 0 };
+	struct worker_call *c;
+
+	asked += worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no,
+		     &c) == SP_OK;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
+{
+	static bool open;
+	bool frames;
+
+	if (n == 0 || n > 60000)
+		return 0;
+	if (!open) {
+		log_set_fd(-1);
+		if (world_init(CONF_ENV_WORKER_STDIO) != 0)
+			abort();
+		open = true;
+	}
+	frames = (p[0] & 1) != 0;
+	environment.worker =
+	    frames ? CONF_ENV_WORKER_FRAMES : CONF_ENV_WORKER_STDIO;
+	world_open();
+	world_started();
+	told = asked = 0;
+	if ((p[0] & 2) == 0)
+		say_bytes(view_str(frames ? ready : hello));
+	ask(WORKER_MCP,
+	    "{\"id\":\"caller\",\"method\":\"m\",\"params\":"
+	    "{\"_meta\":{\"progressToken\":\"t\"}}}");
+	ask(WORKER_STEP, "{}");
+	ask(WORKER_STATE, "");
+	turn(0);
+	say_bytes(view_of(p + 1, n - 1));
+	world_close();
+	/* nobody waits for ever */
+	if (told != asked)
+		abort();
+	return 0;
+}
