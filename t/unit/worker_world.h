@@ -36,7 +36,7 @@ static struct {
 /* The process's ends of its pipes. */
 static int its_in = -1, its_out = -1, its_err = -1, its_events = -1;
 
-static int
+static inline int
 world_send(void *arg, enum message_type type, struct view body, int fd)
 {
 	struct wire r;
@@ -74,7 +74,7 @@ world_environment(void *arg, const struct episode *e)
 
 static struct buf events_told = BUF_INIT(1 << 20);
 
-static void
+static inline void
 world_event(void *arg, struct episode *e, struct view json)
 {
 	(void)arg;
@@ -82,14 +82,14 @@ world_event(void *arg, struct episode *e, struct view json)
 	(void)!buf_add_view(&events_told, json);
 }
 
-static void
+static inline void
 world_news(void *arg, struct episode *e, const struct episode_news *n)
 {
 	(void)arg;
 	worker_set_news(workers, e, n);
 }
 
-static int
+static inline int
 world_hear(enum message_type type, struct buf *b, int fd)
 {
 	struct channel_msg m = { .type = (uint16_t)type,
@@ -103,7 +103,7 @@ world_hear(enum message_type type, struct buf *b, int fd)
 }
 
 /* The memory that fails is not the test's: a second try has it. */
-static void
+static inline void
 put_u8(struct buf *b, unsigned v)
 {
 	if (wire_put_u8(b, (uint8_t)v) != SP_OK &&
@@ -111,21 +111,21 @@ put_u8(struct buf *b, unsigned v)
 		abort();
 }
 
-static void
+static inline void
 put_u32(struct buf *b, uint32_t v)
 {
 	if (wire_put_u32(b, v) != SP_OK && wire_put_u32(b, v) != SP_OK)
 		abort();
 }
 
-static void
+static inline void
 put_bytes(struct buf *b, struct view v)
 {
 	if (wire_put_bytes(b, v) != SP_OK && wire_put_bytes(b, v) != SP_OK)
 		abort();
 }
 
-static void
+static inline void
 world_place(struct buf *b)
 {
 	put_u32(b, 1);
@@ -133,7 +133,7 @@ world_place(struct buf *b)
 }
 
 /* One of its pipes; the far end. */
-static int
+static inline int
 world_pipe(unsigned which)
 {
 	struct buf b = BUF_INIT(64);
@@ -148,14 +148,14 @@ world_pipe(unsigned which)
 	return ends[in ? 0 : 1];
 }
 
-static void
+static inline void
 world_stop(void *arg)
 {
 	(void)arg;
 	loop_stop(loop);
 }
 
-static void
+static inline void
 turn(uint64_t ms)
 {
 	struct loop_timer *t;
@@ -168,7 +168,7 @@ turn(uint64_t ms)
 	loop_timer_free(t);
 }
 
-static void
+static inline void
 world_close_pipes(void)
 {
 	fd_close(&its_in);
@@ -178,7 +178,7 @@ world_close_pipes(void)
 }
 
 /* The process that was asked for runs. */
-static void
+static inline void
 world_started(void)
 {
 	struct buf b = BUF_INIT(64);
@@ -195,7 +195,7 @@ world_started(void)
 	turn(0);
 }
 
-static void
+static inline void
 world_exited(unsigned end, unsigned status)
 {
 	struct buf b = BUF_INIT(64);
@@ -212,7 +212,7 @@ world_exited(unsigned end, unsigned status)
 	turn(5);
 }
 
-static void
+static inline void
 world_made(void)
 {
 	struct buf b = BUF_INIT(64);
@@ -223,7 +223,7 @@ world_made(void)
 	(void)!world_hear(MESSAGE_EPISODE_MADE, &b, -1);
 }
 
-static void
+static inline void
 world_ended(void)
 {
 	struct buf b = BUF_INIT(64);
@@ -237,7 +237,7 @@ world_ended(void)
 }
 
 /* An episode with a worker that starts. */
-static void
+static inline void
 world_open(void)
 {
 	w = NULL;
@@ -248,7 +248,7 @@ world_open(void)
 	w = worker_of(ep);
 }
 
-static void
+static inline void
 world_close(void)
 {
 	sent.fail = 0;
@@ -296,7 +296,7 @@ world_fini(void)
 }
 
 /* What the worker says and hears. */
-static void
+static inline void
 say_bytes(struct view v)
 {
 	unsigned tries = 0;
