@@ -16,7 +16,8 @@ FIXTURES = os.path.join(os.path.dirname(os.path.dirname(
 
 class Daemon(gate.Gate):
     """environments: name -> directives; {f} is where the fixtures are."""
-    def __init__(self, folder, environments, paths=(), env="", **kw):
+    def __init__(self, folder, environments, paths=(), env="",
+                 episodes=1, locations="", environ=None, **kw):
         self.socket = os.path.join(folder, "control")
         # what is bound may lie beneath one of them
         scratch = "/var/tmp" if any(
@@ -26,7 +27,8 @@ class Daemon(gate.Gate):
         text = ""
         for i, (name, worker) in enumerate(environments.items()):
             text += (
-                f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
+                f"environment {name} {{\n  episodes {episodes}; "
+                f"workspace_size 64m;\n"
                 f"  {worker.format(f=FIXTURES)}\n"
                 f"  sandbox {{ read_only {inside.HOST} {FIXTURES} "
                 f"{' '.join(paths)};\n    read_write {scratch}; "
@@ -35,7 +37,8 @@ class Daemon(gate.Gate):
                 f"    uid {uid + i * 64} 64; }} }}\n")
         super().__init__(
             text + "server { listen 127.0.0.1:0; location /health "
-            "{ health; } }", main=f"control {self.socket};", **kw)
+            "{ health; } " + locations + " }", main=f"control {self.socket};",
+            env=environ, **kw)
 
     def ctl(self, *args, stdin=b""):
         r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,

@@ -13,6 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
 import peer  # noqa: E402
 import tap  # noqa: E402
 import walls  # noqa: E402
@@ -25,6 +26,7 @@ MCP = peer.need("mcp")
 NODE = os.path.realpath(glob.glob(os.path.join(
     MCP, "node_modules", "node*", "bin", "node"))[0])
 START = "worker_start_timeout 60s;"
+TOKEN = "orchestrator-token-of-this-test"
 
 
 def environments():
@@ -37,6 +39,51 @@ def environments():
     rows["sdk"] = (f"worker http 8002 {NODE} {HERE}/mcp_fixtures.mjs http "
                    f"8002; {START}")
     return rows
+
+
+# OpenEnv's client at the orchestrator's door: three sessions at once
+CLIENT = """
+import asyncio, json, sys
+from openenv.core.generic_client import GenericEnvClient
+
+async def session(seed):
+    c = GenericEnvClient(base_url=sys.argv[1],
+                         headers={"Authorization": "Bearer " + sys.argv[2]})
+    await c.connect()
+    out = [(await c.reset(seed=seed)).observation["at"]]
+    for n in range(3):
+        await asyncio.sleep(0.05)
+        r = await c.step({"by": [seed, n]})
+    out += [r.observation["at"], r.done, (await c.state())["step_count"]]
+    try:
+        await c.step({"by": [1]})
+    except RuntimeError as e:
+        out.append(str(e))
+    await c.close()
+    return out
+
+async def main():
+    got = await asyncio.gather(*(session(n) for n in (1, 2, 3)))
+    print(json.dumps(got))
+
+asyncio.run(main())
+"""
+
+
+def sessions(d, name):
+    r = peer.run([f"{VENVS['openenv-0.10']}/bin/python", "-c", CLIENT,
+                  f"http://127.0.0.1:{d.port}/{name}", TOKEN])
+    got = json.loads(r.stdout) if r.returncode == 0 else []
+    tap.ok(len(got) == 3, f"{name}: three of OpenEnv's clients at once",
+           r.stdout + r.stderr)
+    for seed, (first, last, done, steps, error) in enumerate(got, 1):
+        tap.eq((last, done, steps),
+               ([first[0] + 3 * seed, first[1] + 3], False, 3),
+               f"{name}: session {seed} is its own")
+        tap.ok("Environment operation failed" in error,
+               f"{name}: what fails is an error", error)
+    gate.until(lambda: len(d.ctl("episodes")[1].splitlines()) == 1,
+               "the end of the episodes with their clients")
 
 
 def moves(d, name):
@@ -127,10 +174,17 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-peer-worker-") as folder, \
             worker.Daemon(folder, environments(),
                           paths=[HERE, MCP, *VENVS.values()],
-                          env=f"SP_MCP_MODULES={MCP}") as d:
+                          env=f"SP_MCP_MODULES={MCP}", episodes=3,
+                          locations=" ".join(
+                              f"location /{n}/ws {{ lifecycle; environment {n}"
+                              "; grace 50ms; token env:SP_T; }"
+                              for n in environments()
+                              if n.startswith("moves")),
+                          environ={"SP_T": TOKEN}) as d:
         for name in environments():
             if name.startswith("moves"):
                 moves(d, name)
+                sessions(d, name)
             elif name.startswith("tools"):
                 tools(d, name)
         sdk(d)
