@@ -17,6 +17,9 @@ enum {
 	PENDING_BYTES_MAX = 1024 * 1024,
 	FRAME_OVERHEAD = 64, /* of a reply, around its data */
 	FAULT_MAX = 256 * 1024, /* of an error frame */
+	/* of a reactor that has just begun, until it knows what there is */
+	ATTACH_MS = 20,
+	ATTACH_TRIES = 100,
 };
 
 struct pending {
@@ -35,6 +38,8 @@ struct socket {
 	uint64_t since_us; /* it began */
 	STAILQ_HEAD(, pending) pending; /* came meanwhile */
 	size_t pending_n, pending_bytes;
+	struct loop_timer *again; /* attaches once more */
+	unsigned tries;
 	bool paused, closing;
 	bool working; /* up the stack */
 	char episode[EPISODE_ID_MAX + 1]; /* for the log */
@@ -43,6 +48,7 @@ struct socket {
 static unsigned sockets_n;
 
 static void socket_work(struct socket *s);
+static void socket_begin(struct socket *s);
 
 /* ---- what is told --------------------------------------------------------- */
 
@@ -317,6 +323,31 @@ socket_open(struct socket *s, struct lifecycle_lease *l)
 	socket_leave(s, true);
 }
 
+static void
+socket_on_again(void *arg)
+{
+	struct socket *s = arg;
+
+	if (!s->closing)
+		socket_begin(s);
+	socket_work(s);
+}
+
+/* After a crash it comes back sooner than its episode is known. */
+static bool
+attach_later(struct socket *s)
+{
+	if (episode_set_resumed(gate_episodes(s->r->gate)) ||
+	    s->tries++ >= ATTACH_TRIES)
+		return false;
+	if (s->again == NULL)
+		s->again =
+		    loop_timer_new(gate_loop(s->r->gate), socket_on_again, s);
+	if (s->again != NULL)
+		loop_timer_set(s->again, ATTACH_MS);
+	return s->again != NULL;
+}
+
 /* ?session_id=ID: an episode whose connection broke. */
 static void
 socket_attach(struct socket *s, struct view id)
@@ -324,6 +355,8 @@ socket_attach(struct socket *s, struct view id)
 	struct lifecycle_lease *l =
 	    lifecycle_lease_find(s->conf->environment->name, id);
 
+	if (l == NULL && attach_later(s))
+		return;
 	if (l == NULL)
 		refuse_session(s, "no episode has that session_id");
 	else if (l->ep != NULL && l->ep->state == EPISODE_CREATING)
@@ -615,6 +648,7 @@ on_finish(struct gate_request *r)
 		websock_drop(s->ws, WEBSOCKET_GOING_AWAY);
 	while ((p = STAILQ_FIRST(&s->pending)) != NULL)
 		pending_drop(s, p);
+	loop_timer_free(s->again);
 	sockets_n--;
 	mem_free(s);
 	return GATE_PASS;

@@ -181,12 +181,6 @@ ask_worker(struct lifecycle_run *run)
 		run_fail_ended(run);
 		return;
 	}
-	if (ep->resumed) {
-		run_fail(run, LIFECYCLE_GONE,
-		    "the gateway was started anew, and its worker is lost: "
-		    "reset begins another");
-		return;
-	}
 	w = worker_of(ep);
 	if (w == NULL) {
 		answer_without(run);

@@ -132,6 +132,12 @@ episode_loop(const struct episode *ep)
 	return ep->set->w.loop;
 }
 
+bool
+episode_set_resumed(const struct episode_set *s)
+{
+	return s->resumed;
+}
+
 size_t
 episode_set_count(const struct episode_set *s)
 {

@@ -146,6 +146,8 @@ void episode_set_claim(struct episode_set *s,
  */
 int episode_set_heard(struct episode_set *s, struct channel_msg *m) must_check;
 struct loop *episode_loop(const struct episode *ep);
+/* False: the helper has not yet told of all that an earlier reactor left. */
+bool episode_set_resumed(const struct episode_set *s);
 size_t episode_set_count(const struct episode_set *s);
 struct episode *episode_first(struct episode_set *s);
 struct episode *episode_find(struct episode_set *s, struct view id);

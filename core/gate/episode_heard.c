@@ -168,6 +168,16 @@ heard_named(struct episode_set *s, struct channel_msg *m, struct wire *w)
 }
 
 static int
+heard_resumed(struct episode_set *s, struct channel_msg *m, struct wire *w)
+{
+	(void)m;
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	s->resumed = true;
+	return SP_OK;
+}
+
+static int
 heard_refused(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
 	uint32_t request = wire_u32(w);
@@ -444,6 +454,7 @@ static const struct {
 } episode_rows[] = {
 	{ MESSAGE_EPISODE_MADE, heard_made },
 	{ MESSAGE_EPISODE_NAMED, heard_named },
+	{ MESSAGE_EPISODE_RESUMED, heard_resumed },
 	{ MESSAGE_EPISODE_REFUSED, heard_refused },
 	{ MESSAGE_EPISODE_ENDED, heard_ended },
 	{ MESSAGE_EPISODE_FROZEN, heard_frozen },

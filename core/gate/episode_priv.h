@@ -15,6 +15,7 @@ struct episode_set {
 	struct buf guarantees;
 	bool (*claim)(void *arg, struct episode *ep);
 	void *claim_arg;
+	bool resumed; /* all are known */
 	/* NAMED: what MADE tells of next */
 	uint32_t named_slot, named_generation;
 	struct buf named;

@@ -269,6 +269,11 @@ worker_begin(struct worker *w)
 	w->state = WORKER_STARTING;
 	w->news = true;
 	worker_post(w);
+	if (w->ep->resumed) {
+		worker_fail(w, WORKER_GONE,
+		    "it was lost with the process that had its streams");
+		return;
+	}
 	if (env != NULL) {
 		ops = worker_backends[env->worker];
 		w->call_ms = env->timeout_ms;

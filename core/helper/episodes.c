@@ -693,6 +693,7 @@ ask_resume(struct episodes *e, struct channel_msg *m)
 			episodes_tell_named(e->eps[i]);
 			episodes_tell_made(e->eps[i], 0);
 		}
+	episodes_tell_resumed(e);
 	return SP_OK;
 }
 

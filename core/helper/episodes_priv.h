@@ -118,6 +118,7 @@ void episodes_tell_refused(struct episodes *e, uint32_t request, unsigned why,
 void episodes_tell_made(struct ep *p, uint32_t request);
 /* Before that: its name, if it has one. */
 void episodes_tell_named(struct ep *p);
+void episodes_tell_resumed(struct episodes *e);
 void episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what);
 void episodes_tell_frozen(struct ep *p, uint32_t request,

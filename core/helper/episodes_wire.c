@@ -103,6 +103,14 @@ episodes_tell_named(struct ep *p)
 }
 
 void
+episodes_tell_resumed(struct episodes *e)
+{
+	struct buf b = BUF_INIT(1);
+
+	ep_send(e, MESSAGE_EPISODE_RESUMED, &b, SP_OK, -1);
+}
+
+void
 episodes_tell_ended(struct ep *p, uint32_t request, unsigned end,
     struct view what)
 {

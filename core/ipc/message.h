@@ -236,6 +236,7 @@ enum message_type {
 				      generation, u32 request, u32 errno */
 	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, bytes id: of
 					what MADE tells next (request 0) */
+	MESSAGE_EPISODE_RESUMED, /* empty: MADE has told of all there are */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };

@@ -102,8 +102,9 @@ class Socket:
 
     def close(self, code=1000):
         """The handshake of a close; the code that came back."""
-        self.frame(8, struct.pack(">H", code))
-        while self.receive() is not None:
+        if self.code is None:
+            self.frame(8, struct.pack(">H", code))
+        while self.code is None and self.receive() is not None:
             pass
         return self.code
 

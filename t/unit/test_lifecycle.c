@@ -18,6 +18,7 @@ static struct loop_timer *stopper;
 static struct conf *conf;
 static struct gate *gate;
 static struct mux mux;
+static bool all_known = true; /* the helper has told what there is */
 
 #define DOOR "token env:TOKEN; "
 static const char text[] =
@@ -120,6 +121,8 @@ open_gate(const char *t)
 	    gate_start(gate) != SP_OK)
 		abort();
 	helper_gate = gate;
+	if (all_known)
+		helper_tell(MESSAGE_EPISODE_RESUMED);
 	mux_init(&mux, &walk_consumer, gate, 1 << 24, 1 << 16);
 }
 
@@ -136,110 +139,7 @@ close_gate(void)
 		tap_ok(!c->used, "no call is left");
 }
 
-/* ---- the client ------------------------------------------------------------- */
-
-struct peer {
-	struct mux_stream *s;
-	struct websock *ws;
-};
-
-static void
-let_go(void)
-{
-	struct mux_stream *s;
-
-	for (s = mux.streams; s < mux.streams + MUX_STREAMS; s++) {
-		if (s->id == 0 || !s->over)
-			continue;
-		buf_clear(&s->up);
-		buf_clear(&s->down);
-		buf_clear(&s->got);
-		s->id = 0;
-	}
-}
-
-static struct mux_stream *
-ask(const char *method, const char *path, const char *query, const char *body)
-{
-	struct mux_stream *s;
-
-	let_go();
-	s = mux_open(&mux, method, path, body != NULL);
-	if (s == NULL ||
-	    head_add_borrowed(&s->x.request.fields, VIEW("authorization"),
-		VIEW("Bearer 0123456789abcdef")) != SP_OK)
-		abort();
-	s->x.request.query = view_str(query);
-	if (body != NULL)
-		mux_send(s, view_str(body), true);
-	return s;
-}
-
-static struct mux_stream *
-request(const char *method, const char *path, const char *query,
-    const char *body)
-{
-	struct mux_stream *s = ask(method, path, query, body);
-
-	turn();
-	return s;
-}
-
-static struct peer
-come(const char *path, const char *query)
-{
-	struct peer p;
-
-	fake_ws_last = NULL;
-	p.s = request("GET", path, query, NULL);
-	p.ws = fake_ws_last;
-	return p;
-}
-
-static void
-say(struct peer *p, const char *frame)
-{
-	p->ws->events->message(p->ws->arg, true, view_str(frame));
-	turn();
-}
-
-/* The connection is over, and the request with it. */
-static void
-leave(struct peer *p, unsigned code)
-{
-	if (p->ws != NULL)
-		fake_ws_over(p->ws, code);
-	mux_reset(p->s);
-	turn();
-}
-
-static bool
-has(const struct buf *b, const char *part)
-{
-	return view_search(buf_view(b), view_str(part)) < buf_len(b);
-}
-
-static void
-hears(const struct peer *p, const char *part, const char *what)
-{
-	bool ok = p->ws != NULL && has(&p->ws->last, part);
-
-	tap_ok(ok, "%s", what);
-	if (!ok && p->ws != NULL)
-		tap_diag("%.*s", VIEW_ARG(buf_view(&p->ws->last)));
-}
-
-static void
-is(const struct mux_stream *s, unsigned status, const char *part,
-    const char *what)
-{
-	bool ok = s->status == status && s->got_end &&
-	    (part[0] == '\0' || has(&s->got, part));
-
-	tap_ok(ok, "%s", what);
-	if (!ok)
-		tap_diag("%u %.*s", s->status, VIEW_ARG(buf_view(&s->got)));
-}
+#include "lifecycle_peer.h"
 
 static void
 made(uint32_t slot)
@@ -770,6 +670,54 @@ test_grace(void)
 	close_gate();
 }
 
+/* Told by the helper of what an earlier reactor left. */
+static void
+stranger(uint32_t slot, const char *id)
+{
+	helper_u32(slot);
+	helper_u32(1);
+	helper_bytes(id);
+	helper_tell(MESSAGE_EPISODE_NAMED);
+	helper_u32(slot);
+	helper_u32(1);
+	helper_u32(0);
+	helper_bytes("echo");
+	helper_tell(MESSAGE_EPISODE_MADE);
+}
+
+static void
+test_resume(void)
+{
+	struct peer p, q;
+	unsigned before;
+
+	all_known = false;
+	open_gate(text);
+	p = come("/ws", "session_id=mine");
+	q = come("/ws", "session_id=other");
+	say(&p, "{\"type\":\"state\"}");
+	tap_is_int(p.ws->sent, 0, "one that comes back too soon waits");
+	stranger(1, "mine");
+	helper_tell(MESSAGE_EPISODE_RESUMED);
+	before = fake_calls_n;
+	while (fake_calls_n == before || q.ws->code == 0)
+		turn();
+	answer(WORKER_GONE, "");
+	hears(&p, "worker_gone", "and finds its episode");
+	hears(&q, "no episode has that session_id", "another does not");
+	leave(&q, 1000);
+	before = helper.n;
+	say(&p, "{\"type\":\"reset\"}");
+	tap_ok(told(MESSAGE_EPISODE_RESET, before), "which a reset");
+	helper_made(MESSAGE_EPISODE_RESET, 2, "echo");
+	turn();
+	answer(WORKER_OK, OBSERVED);
+	hears(&p, "\"observation\"", "mends");
+	leave(&p, 1000);
+	close_gate();
+	all_known = true;
+}
+
 static void
 test_room(void)
 {
@@ -973,6 +921,7 @@ main(void)
 	test_order();
 	test_names();
 	test_grace();
+	test_resume();
 	test_room();
 	test_bare();
 	test_shared();
