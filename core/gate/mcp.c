@@ -24,16 +24,22 @@ mcp_stop(struct gate *g)
 }
 
 struct episode *
+mcp_episode_of(const struct gate *g, const struct mcp_episode_ref *ref)
+{
+	struct episode_set *set = gate_episodes(g);
+	struct episode *ep = set != NULL ? episode_first(set) : NULL;
+
+	for (; ep != NULL; ep = LIST_NEXT(ep, link))
+		if (ep == ref->ep && ep->created_us == ref->born_us &&
+		    ep->state != EPISODE_GONE)
+			return ep;
+	return NULL;
+}
+
+struct episode *
 mcp_episode(const struct mcp_client *c)
 {
-	struct episode *ep =
-	    episode_find(gate_episodes(c->r->gate), view_str(c->episode));
-
-	/* another one may have the name by now */
-	return ep != NULL && ep->created_us == c->born_us &&
-		ep->state != EPISODE_GONE
-	    ? ep
-	    : NULL;
+	return mcp_episode_of(c->r->gate, &c->ref);
 }
 
 bool
@@ -202,7 +208,7 @@ mcp_message(struct gate_request *r)
 	if (v != GATE_PASS)
 		return v;
 	memcpy(c->episode, ep->id, sizeof(c->episode));
-	c->born_us = ep->created_us;
+	c->ref = (struct mcp_episode_ref){ ep, ep->created_us };
 	r->x->patient = true;
 	c->in_hook = true;
 	v = c->how == MCP_SOCKET ? mcp_ws_message(c) : mcp_http_message(c);

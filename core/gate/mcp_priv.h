@@ -28,6 +28,15 @@ enum {
 struct mcp_client;
 struct mcp_surface;
 
+/*
+ * An episode by itself: its id may change, and another have it.  The pointer
+ * is only compared.
+ */
+struct mcp_episode_ref {
+	const struct episode *ep;
+	uint64_t born_us; /* its created_us */
+};
+
 /* A request of the worker's that went to a client, by its id as written. */
 struct mcp_asked {
 	LIST_ENTRY(mcp_asked) link;
@@ -68,8 +77,8 @@ struct mcp_client {
 	const struct conf_mcp *conf;
 	enum mcp_how how;
 	bool spec; /* the dialect of answers */
-	char episode[EPISODE_ID_MAX + 1];
-	uint64_t born_us; /* that episode's created_us */
+	struct mcp_episode_ref ref;
+	char episode[EPISODE_ID_MAX + 1]; /* its id then, for the log */
 	struct episode_watch life; /* of it */
 	bool living; /* that watch */
 	bool ended; /* it is told nothing any more */
@@ -113,6 +122,8 @@ struct mcp_call {
 
 /* The episode, or NULL: it is over. */
 struct episode *mcp_episode(const struct mcp_client *c);
+struct episode *mcp_episode_of(const struct gate *g,
+    const struct mcp_episode_ref *ref);
 /* Hears what the worker says to nobody in particular. */
 void mcp_client_watch(struct mcp_client *c);
 

@@ -19,11 +19,12 @@ serve_log(const struct mcp_client *c, const char *operation, struct view tool,
     const char *outcome, uint64_t since_us)
 {
 	uint64_t now = loop_now_us(gate_loop(c->r->gate));
+	const struct episode *ep = mcp_episode(c);
 	const struct door_operation op = {
 		.principal = c->door->principal,
 		.door = c->door->name,
 		.operation = operation,
-		.episode = view_str(c->episode),
+		.episode = view_str(ep != NULL ? ep->id : c->episode),
 		.tool = tool,
 		.outcome = outcome,
 		.us = since_us != 0 && now > since_us ? now - since_us : 0,

@@ -16,8 +16,7 @@ struct mcp_surface {
 	struct mcp_set *set;
 	const struct mcp_door *door;
 	char *path; /* of the location, which a reload makes anew */
-	char episode[EPISODE_ID_MAX + 1];
-	uint64_t born_us; /* that episode's created_us */
+	struct mcp_episode_ref ref;
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
 	size_t n;
 };
@@ -185,8 +184,8 @@ session_surface(const struct mcp_client *c)
 	struct mcp_surface *f;
 
 	LIST_FOREACH (f, &c->r->gate->mcp->surfaces, link)
-		if (f->door == c->door && f->born_us == c->born_us &&
-		    strcmp(f->episode, c->episode) == 0 &&
+		if (f->door == c->door && f->ref.ep == c->ref.ep &&
+		    f->ref.born_us == c->ref.born_us &&
 		    view_eq(view_str(f->path), c->r->location->path))
 			return f;
 	return NULL;
@@ -232,14 +231,11 @@ static void
 session_sweep(const struct mcp_client *c)
 {
 	struct mcp_surface *f, *next;
-	const struct episode *ep;
 	size_t n;
 
 	for (f = LIST_FIRST(&c->r->gate->mcp->surfaces); f != NULL; f = next) {
 		next = LIST_NEXT(f, link);
-		ep = episode_find(gate_episodes(c->r->gate),
-		    view_str(f->episode));
-		if (ep != NULL && ep->created_us == f->born_us)
+		if (mcp_episode_of(c->r->gate, &f->ref) != NULL)
 			continue;
 		/* the surface goes with the last one */
 		for (n = f->n; n > 0; n--)
@@ -261,10 +257,9 @@ session_surface_new(const struct mcp_client *c)
 		return NULL;
 	}
 	session_sweep(c);
-	f->born_us = c->born_us;
 	f->set = c->r->gate->mcp;
 	f->door = c->door;
-	memcpy(f->episode, c->episode, sizeof(f->episode));
+	f->ref = c->ref;
 	TAILQ_INIT(&f->sessions);
 	LIST_INSERT_HEAD(&f->set->surfaces, f, link);
 	return f;

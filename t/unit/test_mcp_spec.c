@@ -226,6 +226,10 @@ test_spec_get(void)
 	snprintf(fields, sizeof(fields), "%saccept: text/event-stream\n",
 	    session);
 	s = ask("GET", "/mcp", fields, NULL);
+	if (episode_rename(episode, VIEW("two")) != SP_OK)
+		abort();
+	is(spec(RPC("1", "ping")), 200, "...\"result\":{}",
+	    "a session stays with its episode whatever that is called");
 	over();
 	turn();
 	tap_ok(s->got_end, "the episode's end ends a stream");
