@@ -30,6 +30,7 @@ const struct gate_module mcp_grader_module = {
 	    [GATE_MESSAGE] = mcp_message,
 	    [GATE_FINISH] = mcp_finish,
 	},
+	.room = mcp_room,
 	.expire = mcp_expire,
 	.holds = mcp_holds,
 };

@@ -70,6 +70,23 @@ mcp_client_tell(struct mcp_client *c, struct view json)
 	return c->how != MCP_PLAIN && mcp_http_tell(c, json);
 }
 
+bool
+mcp_client_full(const struct mcp_client *c)
+{
+	if (c->how == MCP_SOCKET)
+		return c->ws != NULL &&
+		    websock_queued(c->ws) > MCP_SOCKET_QUEUE_MAX / 2;
+	return c->r->x != NULL &&
+	    exchange_queued(c->r->x) > MCP_STREAM_QUEUE_MAX;
+}
+
+void
+mcp_client_room(struct mcp_client *c)
+{
+	if (c->held && !mcp_client_full(c))
+		mcp_serve_hold(c, false);
+}
+
 void
 mcp_client_end(struct mcp_client *c)
 {
@@ -91,6 +108,11 @@ client_heard(void *arg, struct view json)
 	struct mcp_client *c = arg;
 	struct jrpc m;
 
+	/* who does not read misses what concerns everybody */
+	if (mcp_client_full(c)) {
+		c->lost++;
+		return;
+	}
 	/* what asks for an answer, of several clients one would give it */
 	if (jrpc_read(json, &m) == SP_OK && m.kind == JRPC_NOTIFICATION)
 		mcp_serve_heard(c, json);
@@ -242,6 +264,13 @@ mcp_finish(struct gate_request *r)
 	r->ctx = NULL;
 	mem_free(c);
 	return GATE_PASS;
+}
+
+void
+mcp_room(struct gate_request *r)
+{
+	if (r->ctx != NULL)
+		mcp_client_room(r->ctx);
 }
 
 void

@@ -51,6 +51,7 @@ void mcp_stop(struct gate *g);
 enum gate_verdict mcp_head(struct gate_request *r, const struct mcp_door *door);
 enum gate_verdict mcp_message(struct gate_request *r);
 enum gate_verdict mcp_finish(struct gate_request *r);
+void mcp_room(struct gate_request *r);
 void mcp_expire(struct gate_request *r, enum gate_expiry why);
 size_t mcp_holds(const struct gate_request *r);
 

@@ -237,11 +237,6 @@ mcp_http_tell(struct mcp_client *c, struct view json)
 
 	if (c->r->x == NULL || c->ended)
 		return false;
-	/* who does not read misses what is said besides */
-	if (exchange_queued(c->r->x) > MCP_STREAM_QUEUE_MAX) {
-		c->lost++;
-		return false;
-	}
 	if (!c->sse)
 		rc = mcp_http_open(c);
 	if (rc == SP_OK)

@@ -19,7 +19,8 @@ enum {
 	MCP_REPLY_MAX = 64 * 1024 * 1024, /* all answers of a batch */
 	MCP_KEEPALIVE_MS = 15000, /* between comments of a stream */
 	MCP_STREAM_QUEUE_MAX = 1024 * 1024, /* unread events of a GET stream */
-	MCP_SOCKET_QUEUE_MAX = 100 * 1024 * 1024, /* unread of a WebSocket */
+	/* unread of a WebSocket; the worker is held from half of it on */
+	MCP_SOCKET_QUEUE_MAX = 36 * 1024 * 1024,
 	MCP_SOCKET_MESSAGE_MAX = 16 * 1024 * 1024, /* that comes by it */
 	MCP_PING_MS = 20000,
 	MCP_PONG_MS = 20000,
@@ -82,6 +83,7 @@ struct mcp_client {
 	struct episode_watch life; /* of it */
 	bool living; /* that watch */
 	bool ended; /* it is told nothing any more */
+	bool held; /* the worker waits until it has read */
 	struct mcp_session *session;
 	LIST_ENTRY(mcp_client) link; /* of the session's clients */
 	struct mcp_peer *peer; /* the session's, or own; NULL: none */
@@ -158,6 +160,8 @@ void mcp_session_peer_clear(struct mcp_peer *p);
 int mcp_serve(struct mcp_client *c, struct view text) must_check;
 /* All calls of a client are taken back. */
 void mcp_serve_forget(struct mcp_client *c);
+/* What the worker says in calls of this client waits, or comes again. */
+void mcp_serve_hold(struct mcp_client *c, bool on);
 /* The episode has ended: calls that wait for its worker fail. */
 void mcp_serve_over(struct mcp_client *c);
 /* An error of ours as an answer; data null in the plain dialect. */
@@ -188,7 +192,11 @@ extern const char mcp_text_versions[];
 
 /* A whole answer; of a POST, it may be the last. */
 void mcp_client_answer(struct mcp_client *c, struct view json);
-/* Before an answer.  False: it cannot be told (the plain dialect, no room). */
+/* Much of what it was told is unread. */
+bool mcp_client_full(const struct mcp_client *c);
+/* Some of it was read. */
+void mcp_client_room(struct mcp_client *c);
+/* Before an answer.  False: it cannot be told (the plain dialect). */
 bool mcp_client_tell(struct mcp_client *c, struct view json);
 /* Its session or episode has ended, or there was no memory. */
 void mcp_client_end(struct mcp_client *c);

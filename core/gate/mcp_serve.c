@@ -230,7 +230,12 @@ call_message(void *arg, struct view json)
 {
 	struct mcp_call *k = arg;
 
-	mcp_serve_heard(k->client, json);
+	struct mcp_client *c = k->client;
+
+	mcp_serve_heard(c, json);
+	/* what is said in its call is not lost: the worker waits with it */
+	if (!c->ended && !c->held && mcp_client_full(c))
+		mcp_serve_hold(c, true);
 }
 
 static const struct worker_caller caller_spec = {
@@ -325,6 +330,17 @@ call_forget(struct mcp_call *k)
 	serve_log(k->client, k->operation, buf_view(&k->tool), "client_gone",
 	    k->started_us);
 	call_free(k);
+}
+
+void
+mcp_serve_hold(struct mcp_client *c, bool on)
+{
+	struct mcp_call *k;
+
+	c->held = on;
+	LIST_FOREACH (k, &c->calls, link)
+		if (k->wc != NULL && !k->own)
+			worker_hold(k->wc, on);
 }
 
 void

@@ -48,10 +48,6 @@ mcp_ws_tell(struct mcp_client *c, struct view json)
 {
 	if (!c->spec || c->ws == NULL)
 		return false;
-	if (websock_queued(c->ws) > MCP_STREAM_QUEUE_MAX) {
-		c->lost++;
-		return false;
-	}
 	return websock_send(c->ws, json) == SP_OK;
 }
 
@@ -83,6 +79,12 @@ ws_on_message(void *arg, bool text, struct view data)
 }
 
 static void
+ws_on_room(void *arg)
+{
+	mcp_client_room(arg);
+}
+
+static void
 ws_on_closed(void *arg, unsigned code)
 {
 	struct mcp_client *c = arg;
@@ -102,6 +104,7 @@ static const struct websock_params params = {
 };
 static const struct websock_events events = {
 	.message = ws_on_message,
+	.room = ws_on_room,
 	.closed = ws_on_closed,
 };
 

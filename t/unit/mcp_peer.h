@@ -50,7 +50,9 @@ static struct {
 	struct worker_call call; /* the last */
 	bool open; /* it waits */
 	enum worker_op op;
-	unsigned calls, forgotten, cancelled, told;
+	unsigned calls, forgotten, cancelled, told, holds;
+	bool held;
+	size_t unread; /* by clients */
 	struct buf text, tell, reason;
 	struct worker_watch *watch;
 	LIST_HEAD(, worker_watch) watches;
@@ -117,6 +119,21 @@ worker_cancel(struct worker_call *c, struct view reason)
 	(void)c;
 	w.cancelled++;
 	keep(&w.reason, reason);
+}
+
+size_t
+exchange_queued(const struct exchange *x)
+{
+	(void)x;
+	return w.unread;
+}
+
+void
+worker_hold(struct worker_call *c, bool on)
+{
+	(void)c;
+	w.holds++;
+	w.held = on;
 }
 
 int

@@ -316,6 +316,50 @@ test_gone(void)
 	finish();
 }
 
+/* Who does not read makes the worker wait, and misses nothing of its call. */
+static void
+test_slow(void)
+{
+	static const char note[] =
+	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}";
+	char fields[256];
+	struct mux_stream *s, *g;
+
+	begin();
+	initialize();
+	snprintf(fields, sizeof(fields), "%saccept: text/event-stream\n",
+	    session);
+	g = ask("GET", "/mcp", fields, NULL);
+	s = spec(RPCP("9", "tools/call", "{\"name\":\"echo\"}"));
+	w.holds = 0;
+	says_before(note);
+	turn();
+	tap_is_int(w.holds, 0, "a little waits");
+	w.unread = 2 * 1024 * 1024;
+	says_before(note);
+	says_before(note);
+	says_to_all(note);
+	turn();
+	tap_ok(w.holds == 1 && w.held, "much does not");
+	tap_ok(buf_len(&g->got) == 0, "what concerns nobody is missed");
+	w.unread = 0;
+	s->x.consumer->writable(&s->x);
+	tap_ok(w.holds == 2 && !w.held, "it was read");
+	says(WORKER_OK, "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}");
+	turn();
+	is(s, 200,
+	    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":"
+	    "\"notifications/progress\"}\n\n"
+	    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":"
+	    "\"notifications/progress\"}\n\n"
+	    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":"
+	    "\"notifications/progress\"}\n\n"
+	    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":9,"
+	    "\"result\":{}}\n\n",
+	    "all of it has come");
+	finish();
+}
+
 /* Each allocation fails in turn while the worker speaks. */
 static void
 test_memory(void)
@@ -367,6 +411,7 @@ main(void)
 	test_spec_stream();
 	test_spec_get();
 	test_gone();
+	test_slow();
 	test_memory();
 	mcp_peer_stop();
 	return tap_done();
