@@ -8,6 +8,7 @@
 #include "llm_intercept.h"
 #include "mcp_agent.h"
 #include "mcp_grader.h"
+#include "observe.h"
 #include "sessions.h"
 #include "status.h"
 #include "upstreams.h"
@@ -19,6 +20,7 @@ const struct gate_module *const gate_modules[] = {
 	&episodes_door_module,
 	&lifecycle_module,
 	&lifecycle_plain_module,
+	&observe_module,
 	&status_module,
 	&health_module,
 	&mcp_agent_module,

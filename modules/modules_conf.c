@@ -6,6 +6,7 @@
 #include "llm_intercept_conf.h"
 #include "mcp_agent_conf.h"
 #include "mcp_grader_conf.h"
+#include "observe_conf.h"
 #include "sessions_conf.h"
 #include "status_conf.h"
 #include "upstreams_conf.h"
@@ -17,6 +18,7 @@ const struct conf_module *const conf_modules[] = {
 	&episodes_conf,
 	&lifecycle_conf,
 	&lifecycle_plain_conf,
+	&observe_conf,
 	&status_conf,
 	&health_conf,
 	&mcp_agent_conf,

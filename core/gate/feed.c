@@ -3,6 +3,7 @@
 #include "gate/feed.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,6 +24,8 @@ struct feed {
 	LIST_HEAD(, feed_reader) readers;
 	uint32_t resets; /* of its episode, when the log began */
 	bool fresh; /* something was added for those who wait */
+	struct feed_samples samples;
+	uint64_t deny_second, denies, denies_lost;
 };
 
 struct feed_set {
@@ -210,6 +213,9 @@ feed_reset(struct feed *f)
 			f->fresh = true;
 	}
 	feed_log_restart(&f->log);
+	f->resets = f->ep->resets;
+	memset(&f->samples, 0, sizeof(f->samples));
+	f->denies_lost = 0;
 	if (f->fresh)
 		loop_task_post(f->set->task);
 	feed_tell(f, false);
@@ -233,8 +239,6 @@ feed_set_news(struct feed_set *s, struct episode *ep,
 			feed_open(s, ep);
 		else if (ep->feed->resets != ep->resets)
 			feed_reset(ep->feed);
-		if (ep->feed != NULL)
-			ep->feed->resets = ep->resets;
 	} else if (n->what == EPISODE_ENDED && ep->feed != NULL) {
 		feed_over(ep->feed);
 	}
@@ -246,6 +250,37 @@ struct feed *
 feed_of(const struct episode *ep)
 {
 	return ep->feed;
+}
+
+struct feed_samples *
+feed_samples(struct feed *f)
+{
+	return &f->samples;
+}
+
+/* What was not told becomes a gap as soon as there is time for one. */
+bool
+feed_may_deny(struct feed *f)
+{
+	uint64_t second = clock_ms() / 1000, lost = f->denies_lost;
+
+	if (f->deny_second != second) {
+		f->deny_second = second;
+		f->denies = 0;
+		f->denies_lost = 0;
+		if (lost > 0)
+			feed_add_gap(f, FEED_NETWORK, lost, "rate");
+	}
+	if (f->denies++ < FEED_DENIES)
+		return true;
+	f->denies_lost++;
+	return false;
+}
+
+uint32_t
+feed_resets(const struct feed *f)
+{
+	return f->resets;
 }
 
 uint64_t

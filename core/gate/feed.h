@@ -28,6 +28,8 @@ enum {
 	    1024 * 1024, /* of an episode; the rest is in files */
 	FEED_MEMORY_ALL = 32 * 1024 * 1024,
 	FEED_FILE_MAX = 64 * 1024 * 1024, /* of an episode */
+	FEED_DENIES = 100, /* denied connections that are told, a second */
+	FEED_SAMPLES_MAX = 128,
 	/* of what feed_read() appends; an event with larger data is lost */
 	FEED_LINE_MAX = FEED_LOG_EVENT_MAX + 256,
 };
@@ -51,6 +53,20 @@ void feed_add(struct feed *f, enum feed_type type, struct view data);
  */
 void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
     const char *reason);
+/*
+ * Denied connections come as fast as the workload likes: false when there
+ * were FEED_DENIES of them in this second; those are told as a gap.
+ */
+bool feed_may_deny(struct feed *f);
+/* Who was there when processes were looked at last; empty after a reset. */
+struct feed_samples {
+	uint32_t pids[FEED_SAMPLES_MAX];
+	size_t n;
+	bool more; /* there were others */
+};
+struct feed_samples *feed_samples(struct feed *f);
+/* How often its episode has been reset. */
+uint32_t feed_resets(const struct feed *f);
 /* The number that the next event will have. */
 uint64_t feed_next(const struct feed *f);
 

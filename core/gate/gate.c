@@ -7,7 +7,7 @@
 #include "conf/conf_env.h"
 #include "gate/episode.h"
 #include "gate/gate_priv.h"
-#include "gate/feed.h"
+#include "gate/feed_source.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
 #include "gate/worker_gate.h"
@@ -808,6 +808,7 @@ gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
 
 	/* what is first in it is its beginning */
 	feed_set_news(g->feeds, ep, n);
+	feed_source_news(ep, n);
 	inside_news(g->inside, ep, n);
 	worker_set_news(g->workers, ep, n);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "gate/feed_source.h"
 #include "gate/gate_priv.h"
 #include "os/confine.h"
 
@@ -45,6 +46,7 @@ gate_metrics_observe(void *arg, const struct turn_facts *facts)
 				  : VIEW("lost"),
 	};
 
+	feed_source_turn(g->episodes, facts);
 	roster_used(g->roster, facts->session, facts->tokens);
 	metrics_observe_us(g->ack, NULL, facts->ack_us);
 	if (!facts->ok) {

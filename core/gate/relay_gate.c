@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "gate/feed_source.h"
 #include "gate/gate_priv.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
@@ -16,6 +17,14 @@ relay_gate_rules(void *arg, const struct episode *ep)
 	return conf_env_find(gate_conf(g), view_str(ep->env));
 }
 
+static void
+relay_gate_decided(void *arg, const struct episode *ep,
+    const struct relay_decision *d)
+{
+	(void)arg;
+	feed_source_relay(ep, d);
+}
+
 int
 relay_gate_new(struct gate *g, struct relay **out)
 {
@@ -24,6 +33,7 @@ relay_gate_new(struct gate *g, struct relay **out)
 		.resolver = forward_resolver(g->current->forward),
 		.metrics = g->metrics,
 		.rules = relay_gate_rules,
+		.decided = relay_gate_decided,
 		.arg = g,
 	};
 

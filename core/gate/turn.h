@@ -72,6 +72,8 @@ struct turn_facts {
 	uint32_t tokens;
 	struct view finish_reason; /* borrowed, any bytes */
 	struct view session; /* its id; borrowed */
+	struct view episode; /* the same; empty: none */
+	uint64_t number; /* of the turn in its session; 0: not on file */
 	bool ok;
 };
 void turn_recorder_observe(struct recorder *r,

@@ -188,35 +188,41 @@ turn_refused(struct turn *t)
 	turn_notice(t);
 }
 
-/* The session that its opening named. */
-static struct view
-turn_session(const struct turn *t)
+/* The session and the episode that its opening named. */
+static void
+turn_named(const struct turn *t, struct view *session, struct view *episode)
 {
 	struct wire w;
 
+	*session = *episode = VIEW_NONE;
 	if (t->opening == NULL)
-		return VIEW_NONE;
+		return;
 	wire_init(&w, view_of(t->opening->body, t->opening->n));
 	(void)wire_u32(&w); /* handle */
 	(void)wire_u32(&w); /* generation */
 	(void)wire_bytes(&w); /* capture */
-	return wire_bytes(&w);
+	*session = wire_bytes(&w);
+	(void)wire_u64(&w); /* time */
+	(void)wire_u32(&w); /* flags */
+	(void)wire_bytes(&w); /* meta */
+	*episode = wire_bytes(&w);
 }
 
 static void
-turn_tell_observer(const struct turn *t, bool ok, uint32_t tokens,
-    struct view finish_reason)
+turn_tell_observer(const struct turn *t, bool ok, uint64_t number,
+    uint32_t tokens, struct view finish_reason)
 {
 	const struct recorder *r = t->recorder;
-	const struct turn_facts facts = {
+	struct turn_facts facts = {
 		.level = t->level,
 		.ack_us = loop_now_us(r->loop) - t->ended_us,
 		.tokens = tokens,
 		.finish_reason = finish_reason,
-		.session = turn_session(t),
+		.number = ok ? number : 0,
 		.ok = ok,
 	};
 
+	turn_named(t, &facts.session, &facts.episode);
 	if (r->observe != NULL)
 		r->observe(r->observe_arg, &facts);
 }
@@ -251,8 +257,8 @@ turn_on_done(struct recorder *r, struct wire *w)
 		    result < MESSAGE_RESULT_OK ||
 		    result > MESSAGE_RESULT_FAILED)
 			return SP_E_PROTO;
-		turn_tell_observer(t, result == MESSAGE_RESULT_OK, tokens,
-		    reason);
+		turn_tell_observer(t, result == MESSAGE_RESULT_OK, number,
+		    tokens, reason);
 		turn_filed(t, result, number);
 	}
 	return wire_done(w);

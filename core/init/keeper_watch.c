@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/fanotify.h>
+#include <sys/vfs.h>
 
 #include "base/clock.h"
 #include "init/keeper_sample.h"
@@ -108,6 +109,18 @@ keeper_watch_rest(struct keeper *k)
 	poller_timer_stop(k->sample);
 }
 
+/* What the workspace's upper layer takes where it lies. */
+static uint64_t
+disk_bytes(const struct keeper *k)
+{
+	struct statfs s;
+
+	if (k->box.upper < 0 || fstatfs(k->box.upper, &s) != 0 ||
+	    s.f_bfree > s.f_blocks)
+		return 0;
+	return (uint64_t)(s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize;
+}
+
 void
 keeper_watch_sample(void *arg)
 {
@@ -123,7 +136,10 @@ keeper_watch_sample(void *arg)
 	    wire_put_u64(b, clock_wall_us()) == SP_OK &&
 	    wire_put_u64(b, u.cpu_us) == SP_OK &&
 	    wire_put_u64(b, u.memory_bytes) == SP_OK &&
-	    wire_put_u32(b, (uint32_t)u.pids) == SP_OK)
+	    wire_put_u32(b, (uint32_t)u.pids) == SP_OK &&
+	    wire_put_u64(b, disk_bytes(k)) == SP_OK &&
+	    wire_put_u64(b, u.user_us) == SP_OK &&
+	    wire_put_u64(b, u.system_us) == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 	b = keeper_body(k);
 	if (begin_event(k, b, SANDBOX_EVENT_PROCESS) == SP_OK &&

@@ -231,7 +231,9 @@ enum sandbox_frozen { SANDBOX_THAWED, SANDBOX_FROZEN, SANDBOX_FROZEN_FAILED };
 /* KEEPER_EVENT. */
 enum sandbox_event {
 	SANDBOX_EVENT_SAMPLE = 1, /* u64 wall us, u64 cpu us, u64 memory bytes,
-				     u32 processes: of the cgroup */
+				     u32 processes: of the cgroup; u64 bytes
+				     in the workspace, u64 user us, u64 system
+				     us */
 	SANDBOX_EVENT_PROCESS, /* JSON object: sampled descendants */
 	SANDBOX_EVENT_OOM, /* u32 kills so far */
 	SANDBOX_EVENT_GAP, /* u64 events that were lost */

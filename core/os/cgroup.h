@@ -112,7 +112,8 @@ int cgroup_remove(const int parents[CGROUP_HIERARCHIES], const char *name,
 
 /* Without its own group kill (v1) a caller that sees oom_kills kills all. */
 struct cgroup_usage {
-	uint64_t cpu_us, memory_bytes, memory_peak_bytes;
+	uint64_t cpu_us, user_us, system_us; /* the parts 0: not told */
+	uint64_t memory_bytes, memory_peak_bytes;
 	uint64_t pids, oom_kills;
 	bool has_cpu, has_memory, has_pids;
 };

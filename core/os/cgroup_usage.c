@@ -23,6 +23,14 @@ usage_cpu(const struct cgroup *g, struct cgroup_usage *u, int *worst)
 		u->has_cpu = tell(cgroup_ctl_key(g->fd[CGROUP_UNIFIED],
 				      "cpu.stat", "usage_usec", &u->cpu_us),
 		    worst);
+	if (u->has_cpu) {
+		(void)tell(cgroup_ctl_key(g->fd[CGROUP_UNIFIED], "cpu.stat",
+			       "user_usec", &u->user_us),
+		    worst);
+		(void)tell(cgroup_ctl_key(g->fd[CGROUP_UNIFIED], "cpu.stat",
+			       "system_usec", &u->system_us),
+		    worst);
+	}
 	if (u->has_cpu || g->fd[CGROUP_CPU] < 0 || !g->v1[CGROUP_CPU])
 		return;
 	/* where cpuacct is mounted with cpu */

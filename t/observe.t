@@ -1,0 +1,454 @@
+#!/usr/bin/python3
+"""What observers are shown of an episode, as root, in real sandboxes.
+
+Everything happens in a network namespace and a mount namespace of the test's
+own; another namespace behind a link is the outside.
+"""
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+sys.dont_write_bytecode = True
+import tap  # noqa: E402
+import gate  # noqa: E402
+import sandbox  # noqa: E402,F401  skips where there can be none
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+NEWNET, NEWNS = 0x40000000, 0x20000
+OURS, OUTSIDE = "203.0.113.1", "203.0.113.10"
+TOKEN, NARROW = "observer-0123456789", "narrow-0123456789abc"
+CONF = """
+control {tmp}/control.sock;
+environment box {{
+    workspace {tmp}/seed;
+    sandbox {{ uid 340000 4096; }}
+    episodes 3;
+}}
+environment net {{
+    sandbox {{ uid 350000 4096; }}
+    episodes 2;
+    egress {{ via veth; allow tcp 203.0.113.0/24 8080; }}
+}}
+environment relayed {{
+    sandbox {{ uid 360000 4096; }}
+    episodes 2;
+    egress {{ via relay; allow tcp 203.0.113.0/24 8080; }}
+}}
+server {{
+    listen 127.0.0.1:0;
+    location /observe {{
+        observe; environment box; token env:OBSERVER; observers 4;
+        stream harness_events fs_diff process network resource model;
+        slow_timeout 1s;
+    }}
+    location /narrow {{
+        observe; environment box; token env:OBSERVER; stream process;
+    }}
+    location /net {{
+        observe; environment net; token env:OBSERVER; stream network;
+    }}
+    location /relayed {{
+        observe; environment relayed; token env:OBSERVER; stream network;
+    }}
+    location /status {{ status; }}
+}}
+"""
+
+
+def sh(*argv):
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.PIPE)
+
+
+class Observer:
+    """A client of server-sent events; what came is in events."""
+
+    def __init__(self, g, path="/observe", headers=(), token=TOKEN, read=True,
+                 rcvbuf=None):
+        self.s = g.connect(rcvbuf=rcvbuf)
+        self.s.sendall(gate.request(
+            None, path, [("Accept", "text/event-stream"),
+                         ("Authorization", f"Bearer {token}"), *headers]))
+        self.events = []
+        self.ids = []
+        self.ended = False
+        self.status = None
+        self.more = threading.Condition()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        if read:
+            self.thread.start()
+
+    def run(self):
+        f = self.s.makefile("rb")
+        try:
+            self.status = int(f.readline().split()[1])
+            chunked = False
+            while (line := f.readline().strip()):
+                chunked |= line.lower() == b"transfer-encoding: chunked"
+            self.body(f, chunked)
+        except (OSError, ValueError, IndexError):
+            pass
+        with self.more:
+            self.ended = True
+            self.more.notify_all()
+
+    def body(self, f, chunked):
+        text = b""
+        while True:
+            if chunked:
+                n = int(f.readline(), 16)
+                data = f.read(n + 2)[:-2]
+                if n == 0:
+                    return
+            else:
+                data = f.read(4096)
+                if not data:
+                    return
+            text += data
+            while b"\n\n" in text:
+                one, text = text.split(b"\n\n", 1)
+                self.event(one.decode())
+
+    def event(self, text):
+        data = [x[6:] for x in text.split("\n") if x.startswith("data: ")]
+        ids = [x[4:] for x in text.split("\n") if x.startswith("id: ")]
+        if data:
+            with self.more:
+                self.events.append(json.loads("\n".join(data)))
+                self.ids.append(ids[0] if ids else None)
+                self.more.notify_all()
+
+    def until(self, cond, what=""):
+        """The first event that is so, or None."""
+        def find():
+            return next((e for e in self.events if cond(e)), None) or \
+                self.ended
+        with self.more:
+            self.more.wait_for(find, gate.PATIENCE)
+            got = next((e for e in self.events if cond(e)), None)
+        if got is None:
+            tap.diag(f"{what} did not come: {self.events[-5:]}")
+        return got
+
+    def wait_end(self):
+        with self.more:
+            return self.more.wait_for(lambda: self.ended, gate.PATIENCE)
+
+    def close(self):
+        try:
+            self.s.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.s.close()
+
+
+class Ctl:
+    def __init__(self, g):
+        self.base = [gate.program("sallyportctl"), "-S",
+                     os.path.join(g.tmp_dir, "control.sock")]
+
+    def __call__(self, *argv, check=True):
+        r = subprocess.run([*self.base, *argv], capture_output=True,
+                           text=True, timeout=120, check=False)
+        if check and r.returncode != 0:
+            raise RuntimeError(f"{argv}: {r.returncode}: {r.stderr}")
+        return r
+
+    def py(self, episode, code):
+        return self("exec", "--in", episode, "--", "/usr/bin/python3", "-c",
+                    code, check=False)
+
+
+def kind(of, **data):
+    """A condition: of that type, with those members in its data."""
+    return lambda e: e["type"] == of and all(
+        e["data"].get(k) == v for k, v in data.items())
+
+
+# ---- the door ---------------------------------------------------------------
+def status_of(g, path, *headers, method="GET"):
+    r = g.get(path, headers, method)
+    return r.status, r
+
+
+def test_refused(g):
+    auth = ("Authorization", f"Bearer {TOKEN}")
+    accept = ("Accept", "text/event-stream")
+    st, r = status_of(g, "/observe", accept)
+    tap.ok(st == 401 and r.headers.get("www-authenticate") == "Bearer",
+           "no token: 401", (st, r.headers))
+    tap.eq(status_of(g, "/observe", ("Authorization", "Bearer " + NARROW),
+                     accept)[0], 401, "another's token: 401")
+    tap.eq(status_of(g, "/observe", auth, accept)[0], 503,
+           "no episode: 503")
+    tap.eq(status_of(g, "/observe?episode=none", auth, accept)[0], 404,
+           "none of that id: 404")
+    tap.eq(status_of(g, "/observe", auth, accept, method="POST")[0], 405,
+           "observers use GET")
+    tap.eq(status_of(g, "/observe", auth, ("Accept", "application/json"))[0],
+           406, "events are no JSON document")
+
+
+def test_since(g):
+    auth = ("Authorization", f"Bearer {TOKEN}")
+    for what in ("?since=x", "?since=-1", "?since=1-x", "?since=%zz"):
+        tap.eq(status_of(g, "/observe" + what, auth)[0], 400,
+               f"{what}: 400")
+    tap.eq(status_of(g, "/observe", auth, ("Last-Event-ID", "a b"))[0], 400,
+           "Last-Event-ID that is none: 400")
+
+
+# ---- processes --------------------------------------------------------------
+def test_processes(g, ctl):
+    o = Observer(g)
+    r = ctl("exec", "--in", "e1", "--", "/bin/sh", "-c", "exit 7",
+            check=False)
+    tap.eq(r.returncode, 7, "a process ends with 7")
+    spawn = o.until(kind("process", kind="spawn", process="/bin/sh"))
+    end = o.until(kind("process", kind="exit", process="/bin/sh"))
+    tap.ok(spawn and end and spawn["data"]["pid"] == end["data"]["pid"] and
+           end["data"]["returncode"] == 7 and spawn["seq"] < end["seq"] and
+           spawn["ts"] <= end["ts"], "its start and end are told",
+           (spawn, end))
+    ctl("exec", "--in", "e1", "--", "/bin/sh", "-c", "kill -15 $$",
+        check=False)
+    end = o.until(kind("process", kind="exit", returncode=-15))
+    tap.ok(end, "a signal is negative")
+    p = subprocess.Popen([*ctl.base, "exec", "--in", "e1", "--", "/bin/sh",
+                          "-c", "sleep 1000; exit 0"])
+    try:
+        seen = o.until(kind("process", kind="spawn", name="sleep"))
+        tap.ok(seen and seen["data"].get("sampled") is True,
+               "what it starts is seen, and said to be sampled", seen)
+        res = o.until(lambda e: e["type"] == "resource" and
+                      e["data"].get("memory_bytes", 0) > 0 and
+                      e["data"]["cpu"]["usage_usec"] > 0)
+        tap.ok(res and res["data"]["processes"] >= 2,
+               "resources are sampled", res)
+    finally:
+        p.kill()
+        p.wait()
+    o.close()
+
+
+def test_replay(g, ctl):
+    o = Observer(g)
+    ctl("exec", "--in", "e1", "--", "/bin/sh", "-c", "exit 9", check=False)
+    o.until(kind("process", kind="exit", returncode=9))
+    with o.more:
+        live, ids = list(o.events), list(o.ids)
+    o.close()
+    tap.eq([e["seq"] for e in live], list(range(len(live))),
+           "numbers from 0, one behind the other")
+    tap.eq(ids, [f"0-{e['seq']}" for e in live], "ids name them")
+    o = Observer(g, "/observe?follow=0")
+    tap.ok(o.wait_end(), "a replay alone ends")
+    tap.eq(o.events[:len(live)], live, "a replay is what was seen live")
+    at = len(live) // 2
+    o = Observer(g, f"/observe?follow=0&since={at}")
+    o.wait_end()
+    tap.eq(o.events[:len(live) - at], live[at:], "since: from there on")
+    o = Observer(g, "/observe?follow=0",
+                 headers=[("Last-Event-ID", ids[at])])
+    o.wait_end()
+    tap.eq(o.events[:len(live) - at - 1], live[at + 1:],
+           "Last-Event-ID: behind it")
+    o = Observer(g, "/narrow?follow=0")
+    o.wait_end()
+    tap.eq(o.events, [e for e in live if e["type"] in ("process", "gap")] +
+           o.events[len([e for e in live
+                         if e["type"] in ("process", "gap")]):],
+           "a narrower door shows less, under the same numbers")
+
+
+def test_many(g):
+    os_ = [Observer(g) for _ in range(4)]
+    tap.ok(all(o.until(lambda e: True) for o in os_), "four observers")
+    st, r = status_of(g, "/observe", ("Authorization", f"Bearer {TOKEN}"))
+    tap.ok(st == 503 and b"detail" in r.body, "one more is refused", r.body)
+    for o in os_:
+        o.close()
+
+    def free():
+        o = Observer(g, "/observe?follow=0")
+        o.wait_end()
+        return o.status == 200
+    tap.ok(gate.until(free), "and has its place when they left")
+
+
+def test_reset(g, ctl):
+    o = Observer(g)
+    o.until(lambda e: True)
+    last = o.ids[-1]
+    ctl("reset", "e1")
+    ctl("exec", "--in", "e1", "--", "/bin/true")
+    with o.more:
+        o.more.wait_for(lambda: [i for i in o.ids if i == "1-0"],
+                        gate.PATIENCE)
+        first = next((e for e, i in zip(o.events, o.ids) if i == "1-0"), None)
+    tap.ok(first and first["seq"] == 0, "after a reset numbers begin at 0",
+           o.ids[-5:])
+    o.close()
+    o = Observer(g, "/observe?follow=0", headers=[("Last-Event-ID", last)])
+    o.wait_end()
+    tap.ok(o.events and o.events[0]["seq"] == 0,
+           "an id of before the reset: from the beginning", o.events[:1])
+    o = Observer(g)
+    o.until(lambda e: True)
+    ctl("end", "e1")
+    tap.ok(o.wait_end(), "with the episode the stream ends")
+
+
+def dropped(g):
+    text = g.get("/status").body.decode()
+    return next(float(x.split()[-1]) for x in text.split("\n")
+                if x.startswith("sallyport_observers_dropped_total"))
+
+
+def test_slow(g, ctl):
+    """Many events and one who takes none of them, and one who does."""
+    ctl("episodes", "create", "box", "slow")
+    fast = Observer(g, "/observe?episode=slow")
+    slow = Observer(g, "/observe?episode=slow", read=False, rcvbuf=4096)
+    before = dropped(g)
+    flood = subprocess.Popen(
+        [*ctl.base, "exec", "--in", "slow", "--", "/bin/sh", "-c",
+         "cd /workspace; while :; do echo 1 >a; echo 2 >b; rm a; done"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        tap.ok(gate.until(lambda: dropped(g) > before),
+               "who takes nothing is dropped")
+    finally:
+        flood.kill()
+        flood.wait()
+    slow.thread.start()
+    tap.ok(slow.wait_end(), "and its stream ends")
+    last = slow.events[-1] if slow.events else None
+    tap.ok(last and last["type"] == "dropped" and
+           "too slow" in last["data"]["reason"],
+           "with the reason as its last event", last)
+    ctl("exec", "--in", "slow", "--", "/bin/sh", "-c", "exit 3", check=False)
+    tap.ok(fast.until(kind("process", kind="exit", returncode=3)),
+           "who keeps up sees what follows")
+    ctl("end", "slow")
+    fast.close()
+    slow.close()
+
+
+# ---- over a WebSocket -------------------------------------------------------
+class WebSocket:
+    """A client that reads; frames as RFC 6455 s5.2 has them."""
+
+    def __init__(self, g, path="/observe", token=TOKEN):
+        self.s = g.connect()
+        self.s.sendall(gate.request(None, path, [
+            ("Upgrade", "websocket"), ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("Authorization", f"Bearer {token}")], close=False))
+        self.r = gate.Reply(self.s, read=False)
+        text = self.r.until(b"\r\n\r\n") or b"HTTP/1.1 0"
+        self.status = int(text.split()[1])
+        self.code = self.reason = None
+
+    def next(self):
+        """The next event; None when it was closed."""
+        while True:
+            head = self.r.exactly(2)
+            if head is None:
+                return None
+            n = head[1]
+            if n >= 126:
+                n = int.from_bytes(self.r.exactly(2 if n == 126 else 8),
+                                   "big")
+            body = self.r.exactly(n) if n else b""
+            if head[0] & 15 == 1:
+                return json.loads(body)
+            if head[0] & 15 == 8:
+                self.code = int.from_bytes(body[:2], "big")
+                self.reason = body[2:].decode()
+                return None
+
+    def until(self, cond):
+        while (e := self.next()) is not None:
+            if cond(e):
+                return e
+        return None
+
+
+def test_websocket(g, ctl):
+    tap.eq(WebSocket(g, token="x" * 20).status, 403,
+           "a handshake with another token: 403")
+    ctl("episodes", "create", "box", "w1")
+    ctl("exec", "--in", "w1", "--", "/bin/sh", "-c", "exit 4", check=False)
+    w = WebSocket(g)
+    tap.eq(w.status, 101, "a WebSocket")
+    first = w.next()
+    tap.ok(first and first["seq"] == 0, "from the start", first)
+    tap.ok(w.until(kind("process", kind="exit", returncode=4)),
+           "what was before")
+    ctl("exec", "--in", "w1", "--", "/bin/sh", "-c", "exit 5", check=False)
+    tap.ok(w.until(kind("process", kind="exit", returncode=5)),
+           "and what comes")
+    ctl("reset", "w1")
+    ctl("exec", "--in", "w1", "--", "/bin/true")
+    tap.ok(w.until(lambda e: e["seq"] == 0), "numbers begin again")
+    ctl("end", "w1")
+    while w.next() is not None:
+        pass
+    tap.eq((w.code, w.reason), (1000, "the episode is over"),
+           "closed with the episode")
+
+
+# ---- connections ------------------------------------------------------------
+def test_relayed(g, ctl):
+    ctl("episodes", "create", "relayed", "r1")
+    o = Observer(g, "/relayed")
+    ctl.py("r1", f"""
+import socket
+for host, port in (("{OUTSIDE}", 8080), ("{OUTSIDE}", 81)):
+    try: socket.create_connection((host, port), 20).close()
+    except OSError as e: print(e)
+""")
+    e = o.until(kind("network", dest=f"{OUTSIDE}:8080", source="relay"))
+    tap.ok(e and e["data"]["denied"] is False, "a connection by relay", e)
+    ctl("end", "r1")
+    o.close()
+
+
+class Gate(gate.Gate):
+    def __init__(self, tmp):
+        self.tmp_dir = tmp
+        super().__init__(CONF.format(tmp=tmp), env={"OBSERVER": TOKEN})
+
+
+def main():
+    if LIBC.unshare(NEWNET | NEWNS) != 0:
+        tap.skip_all("no namespaces: " + os.strerror(ctypes.get_errno()))
+    with tempfile.TemporaryDirectory(prefix="sp-observe-") as tmp:
+        os.chmod(tmp, 0o755)
+        sh("mount", "--make-rprivate", "/")
+        sh("ip", "link", "set", "lo", "up")
+        os.mkdir(os.path.join(tmp, "seed"))
+        with Gate(tmp) as g:
+            ctl = Ctl(g)
+            test_refused(g)
+            ctl("episodes", "create", "box", "e1")
+            test_since(g)
+            test_processes(g, ctl)
+            test_replay(g, ctl)
+            test_many(g)
+            test_reset(g, ctl)
+            test_websocket(g, ctl)
+            test_relayed(g, ctl)
+    tap.done()
+
+
+main()
