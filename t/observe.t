@@ -4,6 +4,7 @@
 Everything happens in a network namespace and a mount namespace of the test's
 own; another namespace behind a link is the outside.
 """
+import atexit
 import ctypes
 import json
 import os
@@ -268,6 +269,88 @@ def test_replay(g, ctl):
            "a narrower door shows less, under the same numbers")
 
 
+def changes(o):
+    with o.more:
+        return [(e["data"]["path"], e["data"]["kind"]) for e in o.events
+                if e["type"] == "fs_change"]
+
+
+def test_files(g, ctl):
+    ctl("episodes", "create", "box", "f1")
+    o = Observer(g, "/observe?episode=f1")
+    ctl("exec", "--in", "f1", "--", "/bin/sh", "-ec", """
+cd /workspace
+mkdir -p out/deep
+echo 1 >out/a.txt
+echo 2 >>out/a.txt
+mv out/a.txt out/deep/b.txt
+rm out/deep/b.txt
+rm -r out
+chmod 600 seeded.txt
+echo more >>sub/old.txt
+printf 'x' >"$(printf 'n\\303\\266 \\042q')"
+touch end
+""")
+    o.until(kind("fs_change", path="end", kind="create"))
+    got = changes(o)
+    want = [("out", "create"), ("out/deep", "create"),
+            ("out/a.txt", "create"), ("out/a.txt", "modify"),
+            ("out/a.txt", "delete"), ("out/deep/b.txt", "create"),
+            ("out/deep/b.txt", "delete"), ("out/deep", "delete"),
+            ("out", "delete"), ("seeded.txt", "modify"),
+            ("sub/old.txt", "modify"), ('n\u00f6 "q', "create"),
+            ("end", "create")]
+    at = 0
+    for one in got:
+        if at < len(want) and one == want[at]:
+            at += 1
+    tap.eq(at, len(want), "changes in their order")
+    if at < len(want):
+        tap.diag(f"missing {want[at]} in {got}")
+    tap.ok(len(got) < 3 * len(want), "and not much else", got)
+    subprocess.run([*ctl.base, "exec", "--in", "f1", "--", "/bin/sh", "-c",
+                    "cd /workspace; mkdir q; echo 1 >q/1; rm -r q; echo >z"],
+                   check=True)
+    o.until(kind("fs_change", path="z", kind="create"))
+    tap.ok({("q", "create"), ("q/1", "create"), ("q/1", "delete"),
+            ("q", "delete")} <= set(changes(o)),
+           "what is gone again has its path", changes(o)[-8:])
+    ctl("reset", "f1")
+    ctl("exec", "--in", "f1", "--", "/bin/sh", "-c", "echo >/workspace/new")
+    tap.ok(o.until(kind("fs_change", path="new")), "after a reset, too")
+    o.close()
+    ctl("end", "f1")
+
+
+def test_overflow(g, ctl):
+    """Faster than anybody may read: told, and then all that differs."""
+    ctl("episodes", "create", "box", "o1")
+    o = Observer(g, "/observe?episode=o1", read=False)
+    ctl.py("o1", """
+import os
+for d in range(40):
+    os.mkdir(f"/workspace/d{d}")
+    for i in range(1500):
+        open(f"/workspace/d{d}/f{i}", "w").close()
+        if i: os.unlink(f"/workspace/d{d}/f{i}")
+""")
+    o.thread.start()
+    gap = o.until(lambda e: e["type"] == "gap" and
+                  e["data"].get("type") == "fs_change" and
+                  e["data"]["reason"] == "overflow")
+    if gap is None:
+        tap.skip("an overflow", "the queue never was full here")
+    else:
+        tap.ok(gap["data"]["lost"] is None, "an overflow is told", gap)
+        e = o.until(lambda e: e["type"] == "fs_change" and
+                    e["data"].get("rescan") and
+                    e["data"]["path"] == "d39/f0")
+        tap.ok(e and e["data"]["kind"] == "create",
+               "then what differs from the seed", e)
+    o.close()
+    ctl("end", "o1")
+
+
 def test_many(g):
     os_ = [Observer(g) for _ in range(4)]
     tap.ok(all(o.until(lambda e: True) for o in os_), "four observers")
@@ -408,6 +491,68 @@ def test_websocket(g, ctl):
 
 
 # ---- connections ------------------------------------------------------------
+class Outside:
+    """A namespace behind a link, where nobody listens."""
+
+    def __init__(self):
+        self.hold = subprocess.Popen(["unshare", "-n", "cat"],
+                                     stdin=subprocess.PIPE,
+                                     stdout=subprocess.PIPE)
+        self.hold.stdin.write(b"x\n")
+        self.hold.stdin.flush()
+        self.hold.stdout.readline()
+        pid = str(self.hold.pid)
+        sh("ip", "link", "set", "lo", "up")
+        sh("ip", "link", "add", "out0", "type", "veth", "peer", "name",
+           "out1", "netns", pid)
+        sh("ip", "addr", "add", OURS + "/24", "dev", "out0")
+        sh("ip", "link", "set", "out0", "up")
+        into = ["nsenter", "-t", pid, "-n"]
+        sh(*into, "ip", "addr", "add", OUTSIDE + "/24", "dev", "out1")
+        sh(*into, "ip", "link", "set", "out1", "up")
+        with open("/proc/sys/net/ipv4/ip_forward", "w",
+                  encoding="ascii") as f:
+            f.write("1")
+
+    def close(self):
+        self.hold.kill()
+        self.hold.wait()
+
+
+def test_packets(g, ctl):
+    ctl("episodes", "create", "net", "n1")
+    o = Observer(g, "/net")
+    r = ctl.py("n1", f"""
+import socket
+for host, port in (("{OUTSIDE}", 8080), ("{OUTSIDE}", 81),
+                   ("169.254.169.254", 80)):
+    try: socket.create_connection((host, port), 20).close()
+    except OSError as e: print(type(e).__name__)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b"x" * 500, ("203.0.113.77", 5353))
+""")
+    tap.eq(r.stdout.split(), ["ConnectionRefusedError"] * 3, "all refused")
+    for dest, proto, denied in ((f"{OUTSIDE}:8080", "tcp", False),
+                                (f"{OUTSIDE}:81", "tcp", True),
+                                ("169.254.169.254:80", "tcp", True),
+                                ("203.0.113.77:5353", "udp", True)):
+        e = o.until(kind("network", kind="packet", dest=dest))
+        tap.ok(e and e["data"] == {
+            "kind": "packet", "protocol": proto, "dest": dest,
+            "denied": denied, "outcome": "deny" if denied else "allow",
+            "source": "nftables"}, f"{dest} was seen", e)
+    ctl("reset", "n1")
+    ctl.py("n1", f"""
+import socket
+try: socket.create_connection(("{OUTSIDE}", 82), 20)
+except OSError: pass
+""")
+    tap.ok(o.until(kind("network", dest=f"{OUTSIDE}:82")),
+           "and after a reset")
+    ctl("end", "n1")
+    tap.ok(o.wait_end(), "to its end")
+
+
 def test_relayed(g, ctl):
     ctl("episodes", "create", "relayed", "r1")
     o = Observer(g, "/relayed")
@@ -429,25 +574,35 @@ class Gate(gate.Gate):
         super().__init__(CONF.format(tmp=tmp), env={"OBSERVER": TOKEN})
 
 
+def run(*tests):
+    only = os.environ.get("ONLY")
+    for test, *args in tests:
+        if not only or test.__name__ in only.split():
+            test(*args)
+
+
 def main():
     if LIBC.unshare(NEWNET | NEWNS) != 0:
         tap.skip_all("no namespaces: " + os.strerror(ctypes.get_errno()))
     with tempfile.TemporaryDirectory(prefix="sp-observe-") as tmp:
         os.chmod(tmp, 0o755)
         sh("mount", "--make-rprivate", "/")
-        sh("ip", "link", "set", "lo", "up")
-        os.mkdir(os.path.join(tmp, "seed"))
+        os.makedirs(os.path.join(tmp, "seed", "sub"))
+        for name in ("seeded.txt", "sub/old.txt"):
+            with open(os.path.join(tmp, "seed", name), "w",
+                      encoding="ascii") as f:
+                f.write("from the seed\n")
+        out = Outside()
+        atexit.register(out.close)
         with Gate(tmp) as g:
             ctl = Ctl(g)
-            test_refused(g)
+            run((test_refused, g))
             ctl("episodes", "create", "box", "e1")
-            test_since(g)
-            test_processes(g, ctl)
-            test_replay(g, ctl)
-            test_many(g)
-            test_reset(g, ctl)
-            test_websocket(g, ctl)
-            test_relayed(g, ctl)
+            run((test_since, g), (test_processes, g, ctl),
+                (test_replay, g, ctl), (test_many, g), (test_reset, g, ctl),
+                (test_websocket, g, ctl), (test_files, g, ctl),
+                (test_overflow, g, ctl), (test_slow, g, ctl),
+                (test_packets, g, ctl), (test_relayed, g, ctl))
     tap.done()
 
 

@@ -113,9 +113,11 @@ struct episode_world {
 	/* a listener of an episode, before it is LIVE; fd is taken */
 	void (*listener)(void *arg, uint32_t slot, uint32_t generation,
 	    uint32_t index, int fd);
-	/* NFLOG (false) or fanotify (true); fd is taken */
+	/* NFLOG (false) or a watch of files (true); fd is taken */
 	void (*source)(void *arg, uint32_t slot, uint32_t generation,
 	    bool files, int fd);
+	/* a file for its events; fd is taken; NULL: none is wanted */
+	void (*spill)(void *arg, struct episode *ep, int fd);
 	/* every episode's news, before the watches' */
 	void (
 	    *news)(void *arg, struct episode *ep, const struct episode_news *n);

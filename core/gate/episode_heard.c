@@ -407,6 +407,21 @@ heard_source(struct episode_set *s, struct channel_msg *m, struct wire *w)
 }
 
 static int
+heard_spill(struct episode_set *s, struct channel_msg *m, struct wire *w)
+{
+	uint32_t slot = wire_u32(w), generation = wire_u32(w);
+	struct episode *ep = episode_at(s, slot, generation);
+
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	if (ep != NULL && s->w.spill != NULL) {
+		s->w.spill(s->w.arg, ep, m->fd);
+		m->fd = -1;
+	}
+	return SP_OK;
+}
+
+static int
 heard_event(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
 	struct episode_news n = { .what = EPISODE_SAMPLE };
@@ -464,6 +479,7 @@ static const struct {
 	{ MESSAGE_EPISODE_LISTENER, heard_listener },
 	{ MESSAGE_EPISODE_NFLOG, heard_source },
 	{ MESSAGE_EPISODE_WATCH, heard_source },
+	{ MESSAGE_EPISODE_SPILL, heard_spill },
 	{ MESSAGE_EPISODE_EVENT, heard_event },
 	{ MESSAGE_EPISODE_GUARANTEES, heard_guarantees },
 	{ MESSAGE_PROCESS_STDIO, heard_process },

@@ -7,6 +7,8 @@
 #include "conf/conf_env.h"
 #include "gate/episode.h"
 #include "gate/gate_priv.h"
+#include "gate/feed_files.h"
+#include "gate/feed_nflog.h"
 #include "gate/feed_source.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
@@ -632,6 +634,8 @@ gate_free(struct gate *g)
 	relay_free(g->relay);
 	inside_free(g->inside);
 	worker_set_free(g->workers);
+	feed_nflog_free(g->nflogs);
+	feed_files_free(g->files);
 	feed_set_free(g->feeds);
 	episode_set_free(g->episodes);
 	generation_reap(g, true);
@@ -802,15 +806,45 @@ gate_on_source(void *arg, uint32_t slot, uint32_t generation, bool files,
 }
 
 static void
+gate_on_spill(void *arg, struct episode *ep, int fd)
+{
+	(void)arg;
+	feed_spill(feed_of(ep), fd);
+}
+
+static void
 gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
 {
 	struct gate *g = arg;
 
+	feed_nflog_news(g->nflogs, ep, n);
+	feed_files_news(g->files, ep, n);
 	/* what is first in it is its beginning */
 	feed_set_news(g->feeds, ep, n);
 	feed_source_news(ep, n);
 	inside_news(g->inside, ep, n);
 	worker_set_news(g->workers, ep, n);
+}
+
+static void
+gate_on_inside_source(void *arg, struct episode *ep, bool files, int fd)
+{
+	struct gate *g = arg;
+
+	if (files)
+		feed_files_open(g->files, ep, fd);
+	else
+		feed_nflog_open(g->nflogs, ep, fd);
+}
+
+static bool
+gate_allows(void *arg, const struct episode *ep)
+{
+	const struct gate *g = arg;
+	const struct conf_environment *env =
+	    conf_env_find(gate_conf(g), view_str(ep->env));
+
+	return env == NULL || env->rules_n > 0;
 }
 
 int
@@ -823,18 +857,25 @@ gate_set_helper(struct gate *g,
 		.send = gate_helper_send,
 		.listener = gate_on_listener,
 		.source = gate_on_source,
+		.spill = gate_on_spill,
 		.news = gate_on_news,
 		.arg = g,
 	};
+	const struct feed_nflog_world nw = { .loop = g->loop,
+		.allows = gate_allows,
+		.arg = g };
 
 	g->helper_send = send;
 	g->helper_arg = arg;
 	g->inside = inside_new(g);
 	g->feeds = feed_set_new(g->loop, NULL);
+	g->nflogs = feed_nflog_new(&nw);
+	g->files = feed_files_new(g->loop);
 	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
-	if (g->episodes == NULL || g->feeds == NULL ||
-	    worker_gate_new(g, &g->workers) != SP_OK)
+	if (g->episodes == NULL || g->feeds == NULL || g->nflogs == NULL ||
+	    g->files == NULL || worker_gate_new(g, &g->workers) != SP_OK)
 		return SP_E_NOMEM;
+	inside_set_source(g->inside, gate_on_inside_source, g);
 	return relay_gate_new(g, &g->relay);
 }
 

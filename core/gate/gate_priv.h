@@ -92,6 +92,8 @@ struct gate {
 	struct worker_set *workers; /* likewise */
 	struct relay *relay; /* their ways out, with them */
 	struct feed_set *feeds; /* what happens in them, with them */
+	struct feed_nflogs *nflogs; /* and what the kernel tells of it */
+	struct feed_files *files; /* and their watches */
 	int (*helper_send)(void *arg, enum message_type type, struct view body,
 	    int fd);
 	void *helper_arg;

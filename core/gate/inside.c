@@ -19,7 +19,7 @@ struct inside_port {
 	LIST_ENTRY(inside_port) link;
 	uint32_t slot, generation;
 	uint32_t index; /* of the listener */
-	bool is_source, files; /* no listener: NFLOG, or fanotify */
+	bool is_source, files; /* no listener: NFLOG, or a watch */
 	int fd; /* waits for its episode, or is kept; -1 */
 	struct episode *ep; /* NULL: not made yet, or closing */
 	struct gate_port *port; /* that it opened; NULL */
@@ -30,6 +30,7 @@ struct inside {
 	LIST_HEAD(, inside_port) ports;
 	struct loop_task *task; /* cuts the connections of those that close */
 	struct inside_hooks hooks;
+	void *source_arg;
 };
 
 /* ---- life ------------------------------------------------------------------- */
@@ -96,7 +97,19 @@ inside_free(struct inside *in)
 void
 inside_set_hooks(struct inside *in, const struct inside_hooks *h)
 {
-	in->hooks = *h;
+	in->hooks.door = h->door;
+	in->hooks.arg = h->arg;
+	if (h->source != NULL)
+		inside_set_source(in, h->source, h->arg);
+}
+
+void
+inside_set_source(struct inside *in,
+    void (*source)(void *arg, struct episode *ep, bool files, int fd),
+    void *arg)
+{
+	in->hooks.source = source;
+	in->source_arg = arg;
 }
 
 const struct episode *
@@ -153,7 +166,7 @@ inside_source(void *arg, uint32_t slot, uint32_t generation, bool files, int fd)
 
 	/* one that comes after its episode was made goes on at once */
 	if (ep != NULL && in->hooks.source != NULL)
-		in->hooks.source(in->hooks.arg, ep, files, fd);
+		in->hooks.source(in->source_arg, ep, files, fd);
 	else
 		inside_add(in, &p);
 }
@@ -230,7 +243,7 @@ inside_made(struct inside *in, struct inside_port *p, struct episode *ep)
 	p->fd = -1;
 	inside_port_free(p);
 	if (was.is_source)
-		h->source(h->arg, ep, was.files, was.fd);
+		h->source(in->source_arg, ep, was.files, was.fd);
 	else
 		h->door(h->arg, ep, was.index, was.fd);
 }

@@ -31,6 +31,10 @@ struct inside *inside_new(struct gate *g) must_check;
 void inside_free(struct inside *in);
 /* Without them such descriptors are kept until the episode's end, unread. */
 void inside_set_hooks(struct inside *in, const struct inside_hooks *h);
+/* The second of them alone, with an argument of its own. */
+void inside_set_source(struct inside *in,
+    void (*source)(void *arg, struct episode *ep, bool files, int fd),
+    void *arg);
 
 /* episode_world's; arg is the inside. */
 void inside_listener(void *arg, uint32_t slot, uint32_t generation,

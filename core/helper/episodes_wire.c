@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -67,6 +68,23 @@ tell_fd(struct ep *p, enum message_type type, int fd, bool indexed,
 	ep_send(p->e, type, &b, rc, copy);
 }
 
+/*
+ * For what is kept of its events beyond memory: it has no name, and is gone
+ * with whoever holds it.  Without one, less is kept.
+ */
+static void
+tell_spill(struct ep *p)
+{
+	int dir = p->e->world.state_fd, fd = -1;
+
+	if (dir >= 0)
+		fd = openat(dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (fd < 0 && dir >= 0)
+		log_debug("no file for events: %s", strerror(errno));
+	tell_fd(p, MESSAGE_EPISODE_SPILL, fd, false, 0);
+	fd_close(&fd);
+}
+
 void
 episodes_tell_made(struct ep *p, uint32_t request)
 {
@@ -86,6 +104,7 @@ episodes_tell_made(struct ep *p, uint32_t request)
 	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, view_str(p->env->name));
 	ep_send(p->e, MESSAGE_EPISODE_MADE, &b, rc, -1);
+	tell_spill(p);
 }
 
 void

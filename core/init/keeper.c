@@ -373,7 +373,6 @@ keeper_main(int fd)
 
 	k = &space;
 	memset(k, 0, sizeof(*k));
-	k->watch_fd = -1;
 	rc = open_up(k, fd);
 	if (rc == SP_OK)
 		rc = poller_run(k->po);
@@ -382,6 +381,10 @@ keeper_main(int fd)
 		(void)!channel_flush(k->helper);
 	if (rc == SP_OK && k->box.cgroup_made)
 		rc = SP_E_STATE;
+	/* who ended it may have reaped it too: no signal to that number */
+	if (k->state < KEEPER_ENDING)
+		keeper_watch_stop(k);
+	keeper_watch_reap(k);
 	poller_remove(k->helper_at);
 	poller_remove(k->init_at);
 	poller_timer_free(k->end);

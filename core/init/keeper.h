@@ -44,7 +44,7 @@ struct keeper {
 
 	struct poller_timer *sample; /* armed while something runs */
 	uint64_t event_seq, oom_kills;
-	int watch_fd; /* of the workspace; a copy, until it exits */
+	pid_t watcher; /* process that watches the workspace; 0 none */
 
 	struct poller_fd *init_at; /* pid 1 has died */
 	struct poller_timer *end; /* the next look whether it is empty */

@@ -5,6 +5,7 @@
 #include "init/keeper_end.h"
 #include "init/keeper_file.h"
 #include "init/keeper_run.h"
+#include "init/keeper_watch.h"
 
 enum {
 	END_SLICE_MS = 5, /* of waiting between two looks at the children */
@@ -103,6 +104,7 @@ keeper_end_begin(struct keeper *k)
 	poller_remove(k->init_at);
 	k->init_at = NULL;
 	poller_timer_stop(k->sample);
+	keeper_watch_stop(k);
 	sbox_kill(&k->box);
 	keeper_file_drop(k);
 	keeper_run_kill(k);

@@ -1,59 +1,50 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/fanotify.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 
 #include "base/clock.h"
+#include "init/fs_watch.h"
 #include "init/keeper_sample.h"
 #include "init/keeper_watch.h"
 #include "os/fd.h"
 
 enum { SAMPLE_MS = 1000 };
 
-/*
- * On the overlay as a filesystem, so that writes through any mount of it are
- * seen; events name directory and entry.
- * Source: fanotify(7), FAN_REPORT_DFID_NAME, FAN_MARK_FILESYSTEM.
- */
 int
 keeper_watch_start(struct keeper *k, struct sbox_why *why)
 {
-	const uint64_t mask = FAN_CREATE | FAN_DELETE | FAN_MODIFY |
-	    FAN_CLOSE_WRITE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_ATTRIB |
-	    FAN_ONDIR | FAN_EVENT_ON_CHILD;
-	int fd;
+	const struct fs_watch w = { .workspace = k->box.merged,
+		.uid = k->spec.init_uid,
+		.gid = k->spec.gid };
+	int fd = -1, rc;
 
 	if (!(k->spec.flags & SANDBOX_WATCH_FILES))
 		return SP_OK;
 	why->stage = SANDBOX_STAGE_WORKSPACE;
-	fd = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_DFID_NAME |
-		FAN_CLOEXEC | FAN_NONBLOCK,
-	    0);
-	if (fd < 0)
-		return sbox_why_errno(why, errno, "fanotify_init");
-	if (fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, mask,
-		k->box.merged, NULL) != 0) {
-		int rc = sbox_why_errno(why, errno, "watching the workspace");
+	rc = fs_watch_start(&w, &k->watcher, &fd, why);
+	if (rc == SP_OK)
+		keeper_send(k, MESSAGE_KEEPER_WATCH, NULL, fd);
+	return rc;
+}
 
-		fd_close(&fd);
-		return rc;
-	}
-	/*
-	 * Who closes the last of them waits for some 20 ms: that is to be
-	 * this process, at its end, and none that serves others.
-	 */
-	k->watch_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (k->watch_fd < 0) {
-		int rc = sbox_why_errno(why, errno, "watching the workspace");
+void
+keeper_watch_stop(struct keeper *k)
+{
+	if (k->watcher > 0)
+		(void)kill(k->watcher, SIGKILL);
+}
 
-		fd_close(&fd);
-		return rc;
-	}
-	keeper_send(k, MESSAGE_KEEPER_WATCH, NULL, fd);
-	return SP_OK;
+void
+keeper_watch_reap(struct keeper *k)
+{
+	while (k->watcher > 0 && waitpid(k->watcher, NULL, 0) < 0 &&
+	    errno == EINTR)
+		continue;
+	k->watcher = 0;
 }
 
 static int

@@ -6,6 +6,9 @@
 
 /* WATCH, with SANDBOX_WATCH_FILES in the spec: 0; SP_E_* with *why. */
 int keeper_watch_start(struct keeper *k, struct sbox_why *why) must_check;
+/* Ends the watch; reap: waits for it, which takes some 20 ms. */
+void keeper_watch_stop(struct keeper *k);
+void keeper_watch_reap(struct keeper *k);
 /* Something runs: a sample each second from now on. */
 void keeper_watch_wake(struct keeper *k);
 /* Something has ended: no samples when it was the last. */

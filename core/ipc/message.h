@@ -176,7 +176,7 @@ enum message_type {
 	MESSAGE_KEEPER_GONE, /* empty: nothing is left */
 	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, then what
 				 that enum says */
-	MESSAGE_KEEPER_WATCH, /* fd fanotify on the workspace; empty */
+	MESSAGE_KEEPER_WATCH, /* fd SEQPACKET: sandbox_file_note; empty */
 	MESSAGE_KEEPER_CONNECTED, /* fd TCP socket, connected or on its way, when
 				     errno is 0; u32 request, u32 errno */
 	/* reactor to helper: episodes */
@@ -213,7 +213,7 @@ enum message_type {
 	MESSAGE_EPISODE_LISTENER, /* fd; u32 slot, u32 generation, u32 index of
 				     the `inside` (enum netns_door above) */
 	MESSAGE_EPISODE_NFLOG, /* fd; u32 slot, u32 generation */
-	MESSAGE_EPISODE_WATCH, /* fd fanotify; u32 slot, u32 generation */
+	MESSAGE_EPISODE_WATCH, /* fd SEQPACKET; u32 slot, u32 generation */
 	MESSAGE_EPISODE_ENDED, /* u32 slot, u32 generation, u32 request (0:
 				  unasked), u8 enum sandbox_end, bytes what;
 				  EMPTY of all its sandboxes: nothing lives */
@@ -234,6 +234,9 @@ enum message_type {
 	MESSAGE_EPISODE_CONNECTED =
 	    191, /* fd as KEEPER_CONNECTED; u32 slot, u32
 				      generation, u32 request, u32 errno */
+	MESSAGE_EPISODE_SPILL, /* fd file without a name, to read and write, for
+				  what is kept of its events; u32 slot, u32
+				  generation; behind MADE */
 	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, bytes id: of
 					what MADE tells next (request 0) */
 	MESSAGE_EPISODE_RESUMED, /* empty: MADE has told of all there are */

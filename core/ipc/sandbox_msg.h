@@ -204,6 +204,24 @@ struct sandbox_change {
 	uint64_t size;
 };
 /*
+ * Of a workspace's watch (EPISODE_WATCH, a SOCK_SEQPACKET socket), in the same
+ * way, several in a message of at most SANDBOX_NOTES_MAX bytes.
+ */
+enum { SANDBOX_NOTES_MAX = 32 * 1024 };
+enum sandbox_note_kind {
+	/* enum sandbox_change_kind, of which REPLACED is not used; then: */
+	SANDBOX_NOTE_OVERFLOW =
+	    SANDBOX_CHANGES, /* nobody knows what was lost */
+	SANDBOX_NOTE_LOST, /* so many, in directories that have gone */
+	SANDBOX_NOTES,
+};
+struct sandbox_file_note {
+	uint8_t kind;
+	bool dir; /* it is, or was, a directory */
+	uint64_t lost; /* of NOTE_LOST */
+	struct view path; /* relative to the workspace; of the others empty */
+};
+/*
  * Context: keeper writes, reactor reads; neither blocks.
  * Owner:   views are borrowed from the text.
  * Returns: put: 0; SP_E_LIMIT; SP_E_NOMEM.  get: 0; SP_E_EOF at the end;
@@ -215,6 +233,10 @@ int sandbox_msg_dirent_get(struct wire *w, struct sandbox_dirent *d) must_check;
 int sandbox_msg_change_put(struct buf *b,
     const struct sandbox_change *c) must_check;
 int sandbox_msg_change_get(struct wire *w, struct sandbox_change *c) must_check;
+int sandbox_msg_file_note_put(struct buf *b,
+    const struct sandbox_file_note *n) must_check;
+int sandbox_msg_file_note_get(struct wire *w,
+    struct sandbox_file_note *n) must_check;
 
 /* Why there is no episode. */
 enum sandbox_refusal {

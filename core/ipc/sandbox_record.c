@@ -114,3 +114,42 @@ sandbox_msg_change_get(struct wire *w, struct sandbox_change *c)
 		return SP_E_PROTO;
 	return SP_OK;
 }
+
+int
+sandbox_msg_file_note_put(struct buf *b, const struct sandbox_file_note *n)
+{
+	size_t before = buf_len(b);
+	int rc;
+
+	rc = wire_put_u8(b, n->kind);
+	if (rc == SP_OK)
+		rc = wire_put_u8(b, n->dir);
+	if (rc == SP_OK)
+		rc = wire_put_u64(b, n->lost);
+	if (rc == SP_OK)
+		rc = wire_put_bytes(b, n->path);
+	if (rc != SP_OK)
+		buf_truncate(b, before);
+	return rc;
+}
+
+int
+sandbox_msg_file_note_get(struct wire *w, struct sandbox_file_note *n)
+{
+	uint8_t dir;
+
+	memset(n, 0, sizeof(*n));
+	if (!wire_more(w))
+		return w->bad ? SP_E_PROTO : SP_E_EOF;
+	n->kind = wire_u8(w);
+	dir = wire_u8(w);
+	n->dir = dir == 1;
+	n->lost = wire_u64(w);
+	n->path = wire_bytes(w);
+	if (w->bad || dir > 1 || n->kind == 0 || n->kind >= SANDBOX_NOTES ||
+	    n->kind == SANDBOX_REPLACED)
+		return SP_E_PROTO;
+	if (n->kind >= SANDBOX_NOTE_OVERFLOW)
+		return n->path.n == 0 && !n->dir ? SP_OK : SP_E_PROTO;
+	return n->lost == 0 && is_relative(n->path) ? SP_OK : SP_E_PROTO;
+}
