@@ -161,8 +161,12 @@ def keepers():
         if pid.isdigit():
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f:
-                    if f.read().startswith(b"sallyport-init") and \
-                            in_our_tree(int(pid)):
+                    if not f.read().startswith(b"sallyport-init") or \
+                            not in_our_tree(int(pid)):
+                        continue
+                # who watches the files dies with its keeper
+                with open(f"/proc/{pid}/comm", "rb") as f:
+                    if f.read() != b"sallyport-watch\n":
                         out.append(int(pid))
             except OSError:
                 pass

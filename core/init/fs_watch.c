@@ -360,6 +360,7 @@ watch_child(const struct fs_watch *c, int notes, int sock)
 	static struct watcher w;
 	pid_t parent = getppid();
 
+	(void)prctl(PR_SET_NAME, "sallyport-watch", 0, 0, 0);
 	buf_init(&w.out, WATCH_MESSAGE_MAX);
 	w.dirs = hmap_new(WATCH_DIRS_MAX);
 	if (w.dirs == NULL || buf_reserve(&w.out, WATCH_MESSAGE_MAX) != SP_OK ||
