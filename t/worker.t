@@ -346,6 +346,8 @@ def beside(d):
                    f"{name}: a process of the environment runs{again}")
             tap.ok(gate.until(lambda: "process quick ended with status 7: no"
                               in d.log(), "its end"), "the end of another")
+            tap.ok(b"quick: no\n" in d.ctl("logs", ep)[1],
+                   "whose words logs has")
             if not again:
                 tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
         d.ctl("end", ep)

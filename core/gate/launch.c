@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gate/console.h"
 #include "gate/process.h"
 #include "gate/worker_lines.h"
 #include "gate/worker_rpc.h"
@@ -81,6 +82,9 @@ launch_on_output(void *arg, enum process_stream stream, struct view data)
 {
 	struct launch *l = arg;
 
+	if (stream != PROCESS_EVENTS && l->p->ep != NULL)
+		console_add(l->p->ep, view_str(l->name),
+		    stream == PROCESS_STDERR ? "stderr" : "stdout", data);
 	if (stream == PROCESS_STDERR)
 		launch_keep_tail(l, data);
 	else if (stream == PROCESS_EVENTS && l->world->event != NULL)
@@ -92,6 +96,10 @@ launch_on_exited(void *arg, const struct process_exit *e)
 {
 	struct launch *l = arg;
 
+	if (l->p->ep != NULL) {
+		console_end(l->p->ep, view_str(l->name), "stdout");
+		console_end(l->p->ep, view_str(l->name), "stderr");
+	}
 	if (e->end == SANDBOX_END_EXIT && e->status == 0)
 		log_info("episode %s: process %s has ended", l->id, l->name);
 	else if (e->end != SANDBOX_END_LOST)
