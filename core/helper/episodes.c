@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/complain.h"
@@ -275,8 +276,10 @@ ep_reset_done(struct ep *old)
 	old->pair = NULL;
 	old->slot->owned = false;
 	episodes_tell_ended(old, request, 0, VIEW_NONE);
+	failpoint_reach("reset.ended");
 	ep_give(fresh, request);
 	memcpy(fresh->name, old->name, sizeof(fresh->name));
+	failpoint_reach("reset.given");
 	episodes_warm_later(old->e);
 }
 
@@ -410,6 +413,7 @@ episodes_stop_on(struct episodes *e)
 		if (e->eps[i]->slot->state != SLOT_FREE)
 			return;
 	e->stopped = NULL;
+	failpoint_reach("stop.empty");
 	poller_timer_stop(e->stop_timer);
 	if (slot_journal_reset(&e->journal) != SP_OK)
 		log_warn("the journal of slots cannot be written: the next "
@@ -836,6 +840,7 @@ episodes_stop(struct episodes *e, void (*done)(void *arg), void *arg)
 		done(arg);
 		return;
 	}
+	failpoint_reach("stop.begun");
 	e->stopping = true;
 	e->stopped = done;
 	e->stopped_arg = arg;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/activate.h"
@@ -344,6 +345,7 @@ main(int argc, char **argv)
 		return 1;
 	}
 	log_init("helper");
+	failpoint_init();
 	rc = cli_parse(&cli, argc, argv, privileged);
 	if (rc != SP_OK && rc != SP_E_ARG) /* which has complained */
 		fprintf(stderr, "sallyport: arguments: %s\n", err_str(rc));

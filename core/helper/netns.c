@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/failpoint.h"
 #include "helper/netns.h"
 #include "helper/netns_priv.h"
 #include "helper/nl_link.h"
@@ -86,7 +87,10 @@ netns_reach(struct netns_maker *m, enum netns_step step)
 {
 #if !SP_CONFINEMENT
 	int rc = netns_failpoint != NULL ? netns_failpoint(step) : SP_OK;
+	char name[32];
 
+	(void)snprintf(name, sizeof(name), "network.%u", (unsigned)step);
+	failpoint_reach(name);
 	if (rc != SP_OK)
 		return netns_why(m, rc, 0, "failpoint", NULL);
 #else

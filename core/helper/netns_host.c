@@ -8,6 +8,7 @@
 
 #include <libmnl/libmnl.h>
 
+#include "base/failpoint.h"
 #include "helper/netns_priv.h"
 #include "helper/nl_conntrack.h"
 #include "helper/nl_link.h"
@@ -203,6 +204,7 @@ netns_cut(const struct netns_plan *p, struct buf *err)
 			rc = SP_OK;
 		netns_host_first(&first, rc, err, p->veth, &n);
 		nl_sock_close(&n);
+		failpoint_reach("cut.link");
 	}
 	rc = nl_sock_open(&n, NETLINK_NETFILTER);
 	if (rc != SP_OK) {
@@ -215,8 +217,10 @@ netns_cut(const struct netns_plan *p, struct buf *err)
 	if (rc == SP_E_NOTFOUND || n.error == EINVAL || rc == SP_E_UNSUPPORTED)
 		rc = SP_OK;
 	netns_host_first(&first, rc, err, "conntrack entries", &n);
+	failpoint_reach("cut.conntrack");
 	netns_host_first(&first, netns_rules_drop(&n, p->table), err, p->table,
 	    &n);
+	failpoint_reach("cut.table");
 	nl_sock_close(&n);
 	return first;
 }

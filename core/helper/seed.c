@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "helper/seed.h"
 #include "os/fd.h"
 #include "os/tree.h"
@@ -305,14 +306,21 @@ install(const struct seed *s)
 {
 	int rc;
 
-	if ((unlinkat(s->seeds, s->print_name, 0) != 0 && errno != ENOENT) ||
-	    (renameat(s->seeds, s->name, s->seeds, s->old) != 0 &&
-		errno != ENOENT) ||
-	    renameat(s->seeds, s->fresh, s->seeds, s->name) != 0)
+	if (unlinkat(s->seeds, s->print_name, 0) != 0 && errno != ENOENT)
 		return because(s, err_from_errno(errno), "putting the copy");
+	failpoint_reach("seed.unprinted");
+	if (renameat(s->seeds, s->name, s->seeds, s->old) != 0 &&
+	    errno != ENOENT)
+		return because(s, err_from_errno(errno), "putting the copy");
+	failpoint_reach("seed.aside");
+	if (renameat(s->seeds, s->fresh, s->seeds, s->name) != 0)
+		return because(s, err_from_errno(errno), "putting the copy");
+	failpoint_reach("seed.placed");
 	rc = write_print(s);
+	failpoint_reach("seed.printed");
 	if (rc == SP_OK)
 		rc = tree_remove_at(s->seeds, s->old, 0);
+	failpoint_reach("seed.removed");
 	return rc == SP_OK ? rc : because(s, rc, "putting the copy");
 }
 
@@ -327,14 +335,20 @@ refresh(struct seed *s, bool *copied)
 		return rc;
 	if (is_current(s) && open_seed(s, &fd) == SP_OK) {
 		fd_close(&fd);
-		return SP_OK;
+		/* one that was cut short at its end has left the old one */
+		rc = sweep(s);
+		return rc == SP_OK
+		    ? rc
+		    : because(s, rc, "removing an earlier copy");
 	}
 	rc = sweep(s);
 	if (rc != SP_OK)
 		return because(s, rc, "removing an earlier copy");
+	failpoint_reach("seed.swept");
 	rc = copy(s);
 	if (rc != SP_OK)
 		return rc;
+	failpoint_reach("seed.copied");
 	/* a half-old, half-new tree would be kept for good */
 	memcpy(before, s->print, sizeof(before));
 	rc = take_print(s);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/slot_priv.h"
@@ -89,6 +90,7 @@ slot_on_net(void *arg, int rc, struct netns *made, struct view why)
 	}
 	s->net = *made;
 	s->net_made = true;
+	failpoint_reach("slot.network");
 	slot_advance(s);
 }
 
@@ -171,6 +173,7 @@ slot_build(struct slot *s, const struct conf_environment *env,
 	buf_truncate(&s->why, 0);
 	slot_choose_sides(s);
 	s->state = SLOT_BUILDING;
+	failpoint_reach("slot.begun");
 	poller_timer_set(s->timer, SLOT_BUILD_MS);
 	rc = slot_begin(s, via_veth);
 	/* some of it may run: it ends like any other, by way of failed() */
@@ -203,6 +206,7 @@ slot_build_on(struct slot *s)
 		}
 	} else {
 		s->state = SLOT_READY;
+		failpoint_reach("slot.ready");
 		poller_timer_stop(s->timer);
 		s->w->ready(s->w->arg, s);
 		return;
@@ -236,6 +240,7 @@ slot_begin_end(struct slot *s)
 		}
 	slot_oracle_yield(s);
 	s->w->ending(s->w->arg, s);
+	failpoint_reach("slot.ending");
 	/* who holds them open keeps the namespace alive */
 	slot_close_net(s);
 	for (i = 0; i < SLOT_KEEPERS; i++)
@@ -320,6 +325,7 @@ slot_release(struct slot *s)
 	poller_timer_stop(s->timer);
 	s->state = SLOT_FREE;
 	s->env = NULL;
+	failpoint_reach("slot.free");
 	s->w->swept(s->w->arg, s);
 }
 
@@ -364,6 +370,7 @@ slot_sweep(struct slot *s)
 	};
 
 	s->state = SLOT_SWEEPING;
+	failpoint_reach("slot.sweeping");
 	s->sweeps++;
 	s->sweep = sweep_start(s->w->p, &sw, slot_on_swept, s);
 	if (s->sweep == NULL)
@@ -388,6 +395,7 @@ slot_end_on(struct slot *s)
 	}
 	if (s->state == SLOT_ENDING && empty) {
 		s->state = SLOT_EMPTY;
+		failpoint_reach("slot.empty");
 		s->w->empty(s->w->arg, s);
 	}
 	if (!dead)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/num.h"
 #include "helper/slot_journal.h"
 #include "helper/slot_block.h"
@@ -120,6 +121,7 @@ journal_replace(int dir_fd, struct view text)
 	int fd = -1, rc;
 
 	(void)unlinkat(dir_fd, journal_new, 0);
+	failpoint_reach("journal.begin");
 	rc = fd_open_beneath(dir_fd, journal_new, O_WRONLY | O_CREAT | O_EXCL,
 	    0600, &fd);
 	if (rc == SP_OK)
@@ -127,11 +129,14 @@ journal_replace(int dir_fd, struct view text)
 	if (rc == SP_OK && fsync(fd) != 0)
 		rc = err_from_errno(errno);
 	fd_close(&fd);
+	failpoint_reach("journal.written");
 	if (rc == SP_OK &&
 	    renameat(dir_fd, journal_new, dir_fd, journal_name) != 0)
 		rc = err_from_errno(errno);
+	failpoint_reach("journal.renamed");
 	if (rc == SP_OK && fsync(dir_fd) != 0)
 		rc = err_from_errno(errno);
+	failpoint_reach("journal.synced");
 	if (rc != SP_OK)
 		(void)unlinkat(dir_fd, journal_new, 0);
 	return rc;

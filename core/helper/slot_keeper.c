@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "helper/sandbox_plan.h"
 #include "helper/slot_priv.h"
@@ -267,7 +268,10 @@ slot_keeper_start(struct slot_keeper *k)
 	    keeper_on_channel, k);
 	if (k->f == NULL)
 		return SP_E_NOMEM;
-	return keeper_hand_over(k);
+	failpoint_reach("keeper.started");
+	rc = keeper_hand_over(k);
+	failpoint_reach("keeper.told");
+	return rc;
 }
 
 int
@@ -281,6 +285,7 @@ slot_keeper_build(struct slot_keeper *k, int net_fd, int workspace_fd)
 		rc = slot_keeper_give(k, SANDBOX_FD_WORKSPACE, 0, workspace_fd);
 	if (rc == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_BUILD, VIEW_NONE, -1);
+	failpoint_reach("keeper.building");
 	return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "helper/job.h"
@@ -155,6 +156,7 @@ sweep_run(const struct sweep *sw, struct buf *why)
 		return sweep_cgroup(sw, sw->side, why);
 	for (side = SANDBOX_AGENT; side < SANDBOX_SIDES; side++) {
 		one = sweep_cgroup(sw, side, why);
+		failpoint_reach("sweep.group");
 		if (rc == SP_OK)
 			rc = one;
 	}
@@ -165,7 +167,9 @@ sweep_run(const struct sweep *sw, struct buf *why)
 		if (rc == SP_OK)
 			rc = one;
 	}
+	failpoint_reach("sweep.network");
 	one = sweep_disk(sw, why);
+	failpoint_reach("sweep.disk");
 	return rc == SP_OK ? one : rc;
 }
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "init/keeper_end.h"
 #include "init/keeper_file.h"
@@ -50,12 +51,14 @@ finish(struct keeper *k)
 {
 	int rc;
 
+	failpoint_reach("end.empty");
 	say_empty(k);
 	/* at once, not with the deletion: the helper goes on meanwhile */
 	if (!k->helper_gone)
 		(void)!channel_flush(k->helper);
 	keeper_run_drop(k);
 	rc = sbox_clear(&k->box);
+	failpoint_reach("end.cleared");
 	if (rc != SP_OK)
 		log_error("control group cannot be removed: %s", err_str(rc));
 	else
@@ -106,6 +109,7 @@ keeper_end_begin(struct keeper *k)
 	poller_timer_stop(k->sample);
 	keeper_watch_stop(k);
 	sbox_kill(&k->box);
+	failpoint_reach("end.killed");
 	keeper_file_drop(k);
 	keeper_run_kill(k);
 	poller_timer_set(k->end, 0);

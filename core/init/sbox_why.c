@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failpoint.h"
 #include "init/sbox_why.h"
 
 int
@@ -16,7 +17,11 @@ sbox_why_stage(struct sbox_why *w, enum sandbox_stage stage)
 	w->what[0] = '\0';
 #if !SP_CONFINEMENT
 	const char *fail = getenv("SP_FAIL_STAGE");
+	char name[48];
 
+	(void)snprintf(name, sizeof(name), "stage.%s",
+	    sandbox_msg_stage(stage));
+	failpoint_reach(name);
 	if (fail != NULL && strcmp(fail, sandbox_msg_stage(stage)) == 0)
 		return sbox_why_errno(w, EPERM, "injected");
 #endif

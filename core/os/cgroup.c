@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "os/cgroup.h"
@@ -83,10 +84,13 @@ clear(struct cgroup *g, const char *name)
 static int
 make_dirs(const int parents[CGROUP_HIERARCHIES], const char *name, int *upto)
 {
-	for (*upto = 0; *upto < CGROUP_HIERARCHIES; ++*upto)
-		if (parents[*upto] >= 0 && !seen_before(parents, *upto) &&
-		    mkdirat(parents[*upto], name, 0755) != 0)
+	for (*upto = 0; *upto < CGROUP_HIERARCHIES; ++*upto) {
+		if (parents[*upto] < 0 || seen_before(parents, *upto))
+			continue;
+		if (mkdirat(parents[*upto], name, 0755) != 0)
 			return err_from_errno(errno);
+		failpoint_reach("group.made");
+	}
 	return SP_OK;
 }
 
@@ -208,6 +212,7 @@ cgroup_make(struct cgroup *g, const int parents[CGROUP_HIERARCHIES],
 		rc = cgroup_open(g, parents, v1, name);
 	if (rc == SP_OK)
 		rc = bound(g, limits, what);
+	failpoint_reach("group.bounded");
 	if (rc != SP_OK) {
 		cgroup_close(g);
 		unmake_dirs(parents, name, upto);
@@ -726,6 +731,7 @@ cgroup_remove(const int parents[CGROUP_HIERARCHIES], const char *name,
 		if (parents[h] < 0 || seen_before(parents, h))
 			continue;
 		one = remove_from(parents[h], name, deadline);
+		failpoint_reach("group.removed");
 		if (rc == SP_OK)
 			rc = one;
 	}

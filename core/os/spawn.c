@@ -37,6 +37,8 @@ static const char *const spawn_env[] = {
 	"GCOV_PREFIX_STRIP",
 	"LLVM_PROFILE_FILE",
 	"SP_FAIL_ALLOC",
+	"SP_FAIL_HELPER",
+	"SP_FAIL_POINT",
 	"SP_FAIL_STAGE",
 #endif
 };
