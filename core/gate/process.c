@@ -370,8 +370,14 @@ process_write(struct process *p, struct view data)
 	rc = buf_add_view(&p->input, data);
 	if (rc == SP_OK && s->fd >= 0)
 		input_flush(p);
+	/*
+	 * Or the pipe has just taken all that waited: then nobody is called
+	 * any more, and whoever waits would do so for ever.
+	 */
 	if (rc == SP_E_LIMIT || buf_len(&p->input) > PROCESS_INPUT_MAX / 2)
 		p->input_full = true;
+	else if (buf_len(&p->input) <= PROCESS_INPUT_MAX / 4)
+		p->input_full = false;
 	return rc;
 }
 

@@ -91,7 +91,8 @@ int process_grade(struct episode *ep, struct view name,
 /*
  * Queues bytes for its standard input: 0; SP_E_LIMIT more than may wait;
  * SP_E_GONE it is closed; SP_E_NOMEM.  After it p->input_full tells that half
- * of what may wait does: writable() follows.
+ * of what may wait does: writable() follows, unless a later call tells that it
+ * does no more.
  */
 int process_write(struct process *p, struct view data) must_check;
 void process_end_input(struct process *p);

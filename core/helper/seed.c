@@ -337,9 +337,8 @@ refresh(struct seed *s, bool *copied)
 		fd_close(&fd);
 		/* one that was cut short at its end has left the old one */
 		rc = sweep(s);
-		return rc == SP_OK
-		    ? rc
-		    : because(s, rc, "removing an earlier copy");
+		return rc == SP_OK ? rc
+				   : because(s, rc, "removing an earlier copy");
 	}
 	rc = sweep(s);
 	if (rc != SP_OK)

@@ -416,6 +416,37 @@ test_process(void)
 	end_live(ep);
 }
 
+/* The program reads just when more is written: nobody else tells of it. */
+static void
+test_input_full(void)
+{
+	enum { MUCH = PROCESS_INPUT_MAX / 2 + 128 * 1024 };
+	struct episode *ep = make_live();
+	char *data = mem_calloc(1, MUCH);
+	struct process *p;
+	int in[2];
+
+	p = start(ep, SANDBOX_RUN_STDIN);
+	if (data == NULL || pipe2(in, O_CLOEXEC) != 0)
+		exit(1);
+	tap_is_int(hear_stdio(p->handle, 0, in[1]), SP_OK, "its input");
+	tap_is_int(hear_started(p->handle), SP_OK, "it runs");
+	tap_is_int(process_write(p, view_of(data, MUCH)), SP_OK, "much input");
+	tap_ok(p->input_full, "more waits than half of what may");
+	/* as good as a reader that reads */
+	tap_ok(fcntl(in[0], F_SETPIPE_SZ, 1024 * 1024) >= MUCH, "room");
+	tap_is_int(process_write(p, VIEW("x")), SP_OK, "one more byte");
+	tap_is_int(buf_len(&p->input), 0, "takes all with it");
+	tap_ok(!p->input_full, "and nothing is full");
+	mem_free(data);
+	process_drop(p);
+	tap_is_int(hear_exited(p->handle, SANDBOX_END_EXIT, 0), SP_OK,
+	    "it ends");
+	run_for(5000);
+	close(in[0]);
+	end_live(ep);
+}
+
 static void
 test_pause(void)
 {
@@ -666,6 +697,7 @@ main(void)
 	test_rename();
 	test_resume();
 	test_process();
+	test_input_full();
 	test_pause();
 	test_lost();
 	test_files();
