@@ -362,7 +362,13 @@ def model(d, up):
     tap.eq((rc, out), (0, b"[]\n"), "nothing inside holds the key")
     rc, out, _ = d.ctl("exec", "--in", me, "--", "ls", "/sys/class/net")
     tap.ok(rc != 0, "and there is no /sys", out)
+    seal = d.trace_path(me)[:-6] + ".seal"
+    tap.ok(not os.path.exists(seal), "its trace is open as long as it lives")
     tap.eq(d.ctl("end", me)[0], 0, "it ends")
+    gate.until(lambda: os.path.exists(seal), "the seal")
+    with open(seal, encoding="utf-8") as f:
+        tap.eq(json.loads(f.read().splitlines()[-1])["reason"], "end",
+               "and with it its trace is sealed")
 
 
 # ---- deaths -----------------------------------------------------------------

@@ -71,6 +71,7 @@ struct episode {
 	bool resumed;
 	bool kept; /* the helper knows its id, for the next reactor */
 	bool used; /* something was asked of its worker, or run by an agent */
+	bool unkeyed; /* a model was called without a session: by its id */
 	LIST_HEAD(, episode_op) ops;
 	LIST_HEAD(, process) processes;
 	unsigned processes_n;

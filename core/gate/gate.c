@@ -14,6 +14,7 @@
 #include "gate/relay_gate.h"
 #include "gate/worker_gate.h"
 #include "gate/worker_priv.h"
+#include "gate/session.h"
 #include "json/jwrite.h"
 #include "os/cred.h"
 #include "os/fd.h"
@@ -824,6 +825,8 @@ gate_on_news(void *arg, struct episode *ep, const struct episode_news *n)
 	feed_source_news(ep, n);
 	inside_news(g->inside, ep, n);
 	worker_set_news(g->workers, ep, n);
+	if (n->what == EPISODE_ENDED)
+		session_episode_over(g, ep);
 }
 
 static void

@@ -1,9 +1,13 @@
 #include "config.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "crypt/rnd.h"
+#include "gate/episode.h"
 #include "gate/gate_priv.h"
+#include "gate/roster.h"
 #include "gate/session.h"
+#include "ipc/wire.h"
 
 bool
 session_id_valid(struct view id)
@@ -122,6 +126,7 @@ static int
 session_unkeyed(struct gate_request *r, struct session_found *out)
 {
 	struct roster_session *s;
+	struct episode *ep;
 
 	if (r->episode.n == 0 || r->gate == NULL)
 		return SP_OK;
@@ -130,7 +135,40 @@ session_unkeyed(struct gate_request *r, struct session_found *out)
 	if (s != NULL)
 		return session_take(r, s, out);
 	out->id = r->episode;
+	ep = episode_find(r->gate->episodes, r->episode);
+	if (ep != NULL)
+		ep->unkeyed = true;
 	return SP_OK;
+}
+
+static void
+session_on_sealed(void *arg, struct roster_answer *a)
+{
+	(void)arg;
+	(void)a;
+}
+
+void
+session_episode_over(struct gate *g, const struct episode *ep)
+{
+	static const struct roster_ask_owner nobody = { session_on_sealed,
+		NULL };
+	struct buf body = BUF_INIT(EPISODE_ID_MAX + 64);
+	struct roster_ask *ask;
+	int rc;
+
+	if (!ep->unkeyed)
+		return;
+	rc = wire_put_bytes(&body, view_str(ep->id));
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&body, VIEW_NONE);
+	if (rc == SP_OK)
+		rc = roster_ask(gate_roster(g), MESSAGE_SESSION_END,
+		    buf_view(&body), &nobody, &ask);
+	if (rc != SP_OK)
+		log_error("episode %s: its trace is not sealed: %s", ep->id,
+		    err_str(rc));
+	buf_clear(&body);
 }
 
 int

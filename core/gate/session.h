@@ -36,6 +36,9 @@ int session_key(const struct head_fields *f, struct view *key) must_check;
  */
 int session_find(struct gate_request *r, const struct conf_capture *capture,
     bool open, struct session_found *out) must_check;
+/* Its calls that had no session are one, which ends with it. */
+struct episode;
+void session_episode_over(struct gate *g, const struct episode *ep);
 /* n random characters of [A-Za-z0-9] and a NUL into out. */
 void session_token(char *out, size_t n);
 /*

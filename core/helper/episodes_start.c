@@ -197,6 +197,45 @@ env_clear(struct ep_env *v)
 }
 
 /*
+ * Where the files are made that workspaces on a disk lie in.  They have no
+ * names, so that none outlives its sandbox; -t keeps nothing anyway.
+ */
+static int
+start_disk(const struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+	struct episodes *e = v->e;
+	int rc = SP_OK;
+
+	if (!e->world.privileged) {
+		complain("%s:%u: environment \"%.*s\": storage disk needs a "
+			 "start as root; expected storage memory",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
+		return SP_E_CONF;
+	}
+	if (e->disk_fd >= 0)
+		return SP_OK;
+	if (e->world.state_fd < 0)
+		e->disk_fd =
+		    open("/var/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	else if (mkdirat(e->world.state_fd, "disk", 0700) != 0 &&
+	    errno != EEXIST)
+		rc = err_from_errno(errno);
+	else
+		e->disk_fd = openat(e->world.state_fd, "disk",
+		    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (rc == SP_OK && e->disk_fd < 0)
+		rc = err_from_errno(errno);
+	if (rc != SP_OK)
+		complain("%s:%u: environment \"%.*s\": storage disk: the "
+			 "folder \"disk\" in state_dir: %s",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+		    err_str(rc));
+	e->slots.disk_fd = e->disk_fd;
+	return rc == SP_OK ? SP_OK : SP_E_CONF;
+}
+
+/*
  * Sockets in a sandbox's network, and ways out of it, are made from outside:
  * without privilege there is only the network that its keeper makes.
  */
@@ -206,16 +245,15 @@ start_privilege(const struct ep_env *v)
 	const struct conf_environment *env = v->env;
 	const struct guarantee *g = &v->e->guarantee;
 	size_t f;
+	int rc;
 
-	if (env->storage == CONF_ENV_STORAGE_DISK) {
-		complain("%s:%u: environment \"%.*s\": storage disk cannot be "
-			 "had: nothing here bounds a folder on a disk; "
-			 "expected storage memory, bounded by workspace_size",
-		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
-		return SP_E_CONF;
-	}
 	if (env->enforcement == CONF_ENV_ENFORCE_LOCAL)
 		return SP_OK;
+	if (env->storage == CONF_ENV_STORAGE_DISK) {
+		rc = start_disk(v);
+		if (rc != SP_OK)
+			return rc;
+	}
 	/* without these there is no sandbox at all, whatever is required */
 	for (f = 0; f < GUARANTEE_FACTS; f++) {
 		if ((f != GUARANTEE_NAMESPACES && f != GUARANTEE_NETNS &&
@@ -628,6 +666,7 @@ episodes_free(struct episodes *e)
 	for (i = 0; i < e->envs_n; i++)
 		env_clear(e->envs[i]);
 	mem_free(e->envs);
+	fd_close(&e->disk_fd);
 	poller_timer_free(e->stop_timer);
 	poller_timer_free(e->warm_timer);
 	slot_block_release(&e->block);

@@ -50,7 +50,7 @@ struct slot_world {
 	struct poller *p;
 	const char *program_dir; /* of sallyport-init */
 	const struct cgroup_root *cgroups;
-	int disk_fd; /* directory of slots' upper layers on disk, or -1 */
+	int disk_fd; /* directory for upper layers on disk, or -1 */
 	bool privileged; /* else through user namespaces */
 	/* called from the poller; none may free the slot */
 	void (*ready)(void *arg, struct slot *s);

@@ -237,6 +237,9 @@ keeper_hand_over(struct slot_keeper *k)
 	/* nobody else ever holds them */
 	if (rc == SP_OK && oracle && s->assets_fd >= 0)
 		rc = slot_keeper_give(k, SANDBOX_FD_ASSETS, 0, s->assets_fd);
+	if (rc == SP_OK && (plan.first || oracle) &&
+	    s->env->storage == CONF_ENV_STORAGE_DISK)
+		rc = slot_keeper_give(k, SANDBOX_FD_DISK, 0, s->w->disk_fd);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "init/sbox_copy.h"
+#include "init/sbox_disk.h"
 #include "init/sbox_idmap.h"
 #include "init/sbox_mount.h"
 #include "init/sbox_space.h"
@@ -103,8 +104,7 @@ make_layers(struct sbox *b, struct sbox_why *w)
 	if (rc == SP_OK && disk)
 		rc = make_dir(w, "disk", 0755);
 	if (rc == SP_OK && disk)
-		rc = sbox_space_adopt(w, b->give[SANDBOX_FD_DISK],
-		    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, &mnt);
+		rc = sbox_disk_make(b, w, &mnt);
 	if (rc == SP_OK && disk)
 		rc = sbox_mount_attach(w, mnt, AT_FDCWD, "disk");
 	fd_close(&mnt);
@@ -211,6 +211,7 @@ sbox_workspace_share(const struct sbox *b, struct sbox_why *w, int *out)
 void
 sbox_workspace_clear(struct sbox *b)
 {
+	sbox_disk_drop(b);
 	fd_close(&b->merged);
 	fd_close(&b->upper);
 	fd_close(&b->lower);

@@ -37,7 +37,8 @@ enum sandbox_fd {
 	SANDBOX_FD_UPPER, /* directory whose content the upper layer starts
 			     with: copied (an oracle's) */
 	SANDBOX_FD_ASSETS, /* directory, bound read-only at /openenvd/assets */
-	SANDBOX_FD_DISK, /* directory for the upper layer (storage disk) */
+	SANDBOX_FD_DISK, /* directory in which the file that the upper layer
+			    lies in is made (storage disk) */
 	SANDBOX_FD_CGROUP, /* index: enum cgroup_hierarchy; the parent */
 	SANDBOX_FD_KINDS,
 };

@@ -113,6 +113,26 @@ registry_add(struct registry *r, const struct session_msg *m)
 	return s;
 }
 
+/* Those whose turns are over, or late. */
+static void
+seal_strays(struct registry *r, uint64_t now_ms)
+{
+	struct registry_stray *one, *next;
+
+	for (one = TAILQ_FIRST(&r->strays); one != NULL; one = next) {
+		next = TAILQ_NEXT(one, link);
+		if (one->trace->refs > 1 && now_ms < one->until_ms)
+			continue;
+		if (!trace_sealed(one->trace) &&
+		    trace_seal(one->trace, r->store->signer, "end") != 0)
+			log_error("trace %s: cannot write the seal",
+			    one->trace->name);
+		store_put(r->store, one->trace);
+		TAILQ_REMOVE(&r->strays, one, link);
+		mem_free(one);
+	}
+}
+
 void
 registry_ended(struct registry *r, struct registry_session *s,
     struct view outcome, uint64_t at_us)
@@ -137,6 +157,7 @@ registry_init(struct registry *r, struct store *store, int dir)
 	TAILQ_INIT(&r->sessions);
 	TAILQ_INIT(&r->dirty);
 	TAILQ_INIT(&r->closing);
+	TAILQ_INIT(&r->strays);
 	buf_init(&r->line, (size_t)4 * MESSAGE_CONTROL_MAX);
 	r->by_id = hmap_new(REGISTRY_MAX);
 	rc = r->by_id != NULL ? journal_open(r) : SP_E_NOMEM;
@@ -152,6 +173,7 @@ registry_clear(struct registry *r)
 
 	if (r->by_id == NULL)
 		return;
+	seal_strays(r, UINT64_MAX);
 	registry_flush(r, true);
 	while ((s = TAILQ_FIRST(&r->sessions)) != NULL)
 		registry_remove(r, s);
@@ -459,6 +481,41 @@ close_session(struct registry *r, struct registry_session *s,
 	return rc;
 }
 
+static void
+add_stray(struct registry *r, const struct conf_capture *c, struct view id)
+{
+	struct registry_stray *one;
+
+	if (store_file_used(r->store, c, id) != SP_E_EXISTS)
+		return;
+	one = mem_calloc(1, sizeof(*one));
+	if (one == NULL || store_get(r->store, c, id, &one->trace) != 0) {
+		log_error("trace of session %.*s is not sealed at its end",
+		    VIEW_ARG(id));
+		mem_free(one);
+		return;
+	}
+	one->until_ms = clock_ms() + REGISTRY_END_MS;
+	TAILQ_INSERT_TAIL(&r->strays, one, link);
+}
+
+/*
+ * An episode that made its calls without a session of its own has ended, and
+ * its id names none that comes later.
+ */
+static void
+end_stray(struct registry *r, struct view id)
+{
+	const struct conf *c = r->store->conf;
+	size_t i;
+
+	for (i = 0; i < c->captures_n; i++)
+		/* one file for all is nobody's end */
+		if (view_search(c->captures[i]->trace_name, VIEW("$session")) <
+		    c->captures[i]->trace_name.n)
+			add_stray(r, c->captures[i], id);
+}
+
 int
 registry_end(struct registry *r, struct view body, struct buf *reply)
 {
@@ -476,8 +533,11 @@ registry_end(struct registry *r, struct view body, struct buf *reply)
 	    !session_msg_word(outcome, SESSION_MSG_WORD_MAX))
 		return SP_E_PROTO;
 	s = registry_find(r, id);
-	if (s == NULL)
+	if (s == NULL) {
+		if (store_session_valid(id) && !view_eq(id, VIEW("default")))
+			end_stray(r, id);
 		return answer(reply, seq, MESSAGE_SESSION_UNKNOWN, VIEW_NONE);
+	}
 	if (s->ended_us != 0)
 		return answer_session(r, s, seq, reply);
 	rc = close_session(r, s, outcome);
@@ -520,6 +580,8 @@ registry_next_ended(struct registry *r, struct buf *reply)
 		seal(r, s);
 		return answer_session(r, s, s->seq, reply) == 0;
 	}
+	/* for these nobody waits */
+	seal_strays(r, now);
 	return false;
 }
 
@@ -532,6 +594,7 @@ registry_forget(struct registry *r)
 	r->replay = NULL;
 	while ((s = TAILQ_FIRST(&r->closing)) != NULL)
 		seal(r, s);
+	seal_strays(r, UINT64_MAX);
 	registry_flush(r, true);
 }
 

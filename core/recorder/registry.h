@@ -39,10 +39,18 @@ struct registry_session {
 
 TAILQ_HEAD(registry_list, registry_session);
 
+/* A trace of a session that nobody made, of an episode's unkeyed calls. */
+struct registry_stray {
+	TAILQ_ENTRY(registry_stray) link;
+	struct trace *trace; /* held until it is sealed */
+	uint64_t until_ms;
+};
+
 struct registry {
 	struct store *store; /* borrowed */
 	struct hmap *by_id;
 	struct registry_list sessions, dirty, closing;
+	TAILQ_HEAD(, registry_stray) strays; /* to be sealed */
 	size_t open_n;
 	struct registry_session *replay; /* the next to be told */
 	bool replaying; /* the reactor was not told yet that it was all */
@@ -71,6 +79,7 @@ void registry_clear(struct registry *r);
  */
 int registry_create(struct registry *r, struct view body,
     struct buf *reply) must_check;
+/* Of a session that nobody made, too: then its trace is sealed alone. */
 int registry_end(struct registry *r, struct view body,
     struct buf *reply) must_check;
 int registry_get(struct registry *r, struct view body,
@@ -91,7 +100,7 @@ void registry_forget(struct registry *r);
 static inline bool
 registry_closing(const struct registry *r)
 {
-	return !TAILQ_EMPTY(&r->closing);
+	return !TAILQ_EMPTY(&r->closing) || !TAILQ_EMPTY(&r->strays);
 }
 
 /* A turn of that session began, or is over; ids of no session are ignored. */
