@@ -284,7 +284,8 @@ const struct conf_directive core_conf_env[] = {
 	    .max = 1000000000,
 	    .def = "262144",
 	    .args = "NUMBER",
-	    .doc = "Most files and directories likewise." },
+	    .doc = "Most files and directories likewise; with storage disk "
+		   "at most one for each 4 KiB of the size." },
 	{ .name = "storage",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_CHOICE,

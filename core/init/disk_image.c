@@ -110,7 +110,8 @@ lay_out(struct layout *l, uint64_t bytes, uint64_t inodes)
 	int i;
 
 	memset(l, 0, sizeof(*l));
-	inodes += INODES_RESERVED + 1;
+	/* more would be empty files alone, and room for them is room lost */
+	inodes = (inodes < files ? inodes : files) + INODES_RESERVED + 1;
 	for (i = 0; i < LAYOUT_ROUNDS && blocks < BLOCKS_MAX; i++) {
 		l->groups =
 		    (uint32_t)((blocks + GROUP_BLOCKS - 1) / GROUP_BLOCKS);

@@ -13,9 +13,9 @@
  * Source:  the kernel's Documentation/filesystems/ext4: super block, group
  *          descriptors, bitmaps, inodes, directories, extents.
  * Context: keeper; blocks on the disk.
- * Parameters: fd, an empty file; bytes, of files; inodes.
- * Returns: 0; SP_E_LIMIT larger than 4 TiB, or too many inodes for so few
- *          bytes; SP_E_NOSPC the disk has not as much; SP_E_UNSUPPORTED its
+ * Parameters: fd, an empty file; bytes, of files; inodes, of which there are
+ *          no more than one for each 4 KiB.
+ * Returns: 0; SP_E_LIMIT larger than 4 TiB; SP_E_NOSPC the disk has not as much; SP_E_UNSUPPORTED its
  *          file system cannot reserve; SP_E_*.
  */
 int disk_image_format(int fd, uint64_t bytes, uint64_t inodes) must_check;
