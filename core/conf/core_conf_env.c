@@ -294,11 +294,11 @@ const struct conf_directive core_conf_env[] = {
 	    .def = "memory",
 	    .args = "memory | disk",
 	    .doc = "Where that is kept.\n"
-		   "memory counts as the sandbox's. With disk it lies in a "
-		   "file system of its own, in a file of state_dir that is as "
-		   "large from the beginning and has no name: for workspaces "
-		   "larger than memory. That needs root, loop devices and "
-		   "ext4." },
+		   "What is in memory counts as the sandbox's.\n"
+		   "On disk it lies in a file system of its own, in a file of "
+		   "state_dir that is as large from the beginning and has no "
+		   "name: for workspaces larger than memory.\n"
+		   "That needs root, loop devices and ext4." },
 	{ .name = "worker",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_BLOCK,
