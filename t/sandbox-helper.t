@@ -338,7 +338,8 @@ def test_life():
     tap.eq(sh(d, ep, "kill -9 $$")[:2], (2, 9), "a signal")
     tap.eq(d.run(ep, ["/no/such"])[0], "stage", "what is not there")
     h = d.begin(ep, ["/bin/cat"], flags=1)
-    d.wait(STARTED)
+    # not one that was told of an earlier one: before it there is no pipe
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
     d.say("in", h, b"to and fro".hex())
     d.say("in", h)
     d.wait(EXITED)
