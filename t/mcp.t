@@ -108,7 +108,8 @@ def same_bytes(d):
            "the worker's own words", c.hello[2])
     for line, w in zip(CONVERSATION, want[1:]):
         status, fields, got = c.post(line)
-        tap.eq((status, fields["Content-Type"], got), (200, JSON, w),
+        tap.eq((status, fields["Content-Type"], got),
+               (200, "text/event-stream", w),
                f"{line[:60]}")
     return c
 

@@ -133,13 +133,26 @@ http_fail(struct mcp_client *c, unsigned status, int code, const char *message)
 	return v;
 }
 
-/* All answers at once. */
+/*
+ * All answers at once; a single one as an event, where the client takes them
+ * by name: what the servers of the SDK do by themselves.
+ */
 static enum gate_verdict
 http_reply(struct mcp_client *c)
 {
+	int rc;
+
 	struct buf all = BUF_INIT(MCP_REPLY_MAX);
 	enum gate_verdict v = GATE_FAIL;
 
+	if (c->how == MCP_POST && !c->batch &&
+	    http_accepts(c, VIEW("text/event-stream"), false)) {
+		rc = mcp_http_open(c);
+		if (rc == SP_OK)
+			rc = exchange_end(c->r->x);
+		http_over(c, rc);
+		return GATE_DONE;
+	}
 	if (!c->batch)
 		return http_send(c, 200, buf_view(&c->out));
 	if (buf_add_char(&all, '[') == SP_OK &&

@@ -41,9 +41,14 @@ class Client:
         self.post('{"jsonrpc":"2.0","method":"notifications/initialized"}')
 
     def post(self, body, **fields):
-        return self.d.ask("POST", self.path, body, Accept=BOTH,
-                          Content_Type=JSON, **self.session,
-                          **{**self.fields, **fields})
+        """A single answer comes as an event: (status, headers, its data)"""
+        status, head, got = self.d.ask(
+            "POST", self.path, body, Accept=BOTH, Content_Type=JSON,
+            **self.session, **{**self.fields, **fields})
+        start = b"event: message\ndata: "
+        if got.startswith(start) and got.endswith(b"\n\n"):
+            got = got[len(start):-2]
+        return status, head, got
 
     def call(self, id_, method, **params):
         return json.loads(self.post(rpc(id_, method, **params))[2])
