@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,6 +197,23 @@ env_clear(struct ep_env *v)
 	mem_free(v);
 }
 
+/* Without control groups of its own there are fewer bounds: told, by name. */
+static int
+start_unbounded(const struct ep_env *v)
+{
+	const bool *have = v->e->guarantee.have;
+	bool memory = !have[GUARANTEE_MEMORY] && conf_env_memory(v->env) > 0;
+	bool cpu = !have[GUARANTEE_CPU] && v->env->cpu_milli > 0;
+
+	if (memory || cpu)
+		log_notice("environment %s: %s%s%s not bounded: an ordinary "
+			   "user needs a control group with these controllers "
+			   "delegated",
+		    v->name, memory ? "memory" : "",
+		    memory && cpu ? " and " : "", cpu ? "cpu" : "");
+	return SP_OK;
+}
+
 /*
  * Where the files are made that workspaces on a disk lie in.  They have no
  * names, so that none outlives its sandbox; -t keeps nothing anyway.
@@ -236,9 +254,40 @@ start_disk(const struct ep_env *v)
 }
 
 /*
- * Sockets in a sandbox's network, and ways out of it, are made from outside:
- * without privilege there is only the network that its keeper makes.
+ * An ordinary user has no link to the host: what leaves goes through the
+ * relay, which carries tcp alone.
  */
+static int
+start_ordinary(const struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+	const struct buf *why = &v->e->guarantee.text[GUARANTEE_EGRESS];
+	bool udp = false;
+	size_t i;
+
+	for (i = 0; i < env->rules_n; i++)
+		udp = udp ||
+		    (!env->rules[i].is_host &&
+			env->rules[i].proto == IPPROTO_UDP);
+	if (env->has_egress && env->via == CONF_ENV_VIA_VETH)
+		complain("%s:%u: environment \"%.*s\": via veth needs a start "
+			 "as root; expected via relay",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
+	else if (udp)
+		complain("%s:%u: environment \"%.*s\": a rule for udp needs "
+			 "via veth, and that a start as root",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
+	else if (env->has_egress && !v->e->guarantee.have[GUARANTEE_EGRESS])
+		complain("%s:%u: environment \"%.*s\": egress cannot be had: "
+			 "%.*s",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+		    VIEW_ARG(buf_view(why)));
+	else
+		return start_unbounded(v);
+	return SP_E_CONF;
+}
+
+/* What cannot be had at all, whatever is required. */
 static int
 start_privilege(const struct ep_env *v)
 {
@@ -266,12 +315,7 @@ start_privilege(const struct ep_env *v)
 		    VIEW_ARG(buf_view(&g->text[f])));
 		return SP_E_CONF;
 	}
-	if (v->e->world.privileged || (env->insides_n == 0 && !env->has_egress))
-		return SP_OK;
-	complain("%s:%u: environment \"%.*s\": %s needs a start as root",
-	    env->pos.file, env->pos.line, VIEW_ARG(env->name),
-	    env->insides_n > 0 ? "inside" : "egress");
-	return SP_E_CONF;
+	return v->e->world.privileged ? SP_OK : start_ordinary(v);
 }
 
 static int
@@ -507,14 +551,16 @@ start_try(struct episodes *e)
 
 /* ---- all of it -------------------------------------------------------------- */
 
+/* The way that has to be tried: by veth for root, else by relay. */
 static bool
-wants_egress(const struct conf *c)
+wants_egress(const struct conf *c, bool privileged)
 {
 	size_t i;
 
 	for (i = 0; i < c->environments_n; i++)
 		if (c->environments[i]->has_egress &&
-		    c->environments[i]->via != CONF_ENV_VIA_RELAY)
+		    (!privileged ||
+			c->environments[i]->via != CONF_ENV_VIA_RELAY))
 			return true;
 	return false;
 }
@@ -550,7 +596,8 @@ start_host(struct episodes *e)
 	struct guarantee_world gw = {
 		.privileged = e->world.privileged,
 		.roles_apart = e->world.ids->change,
-		.wants_egress = wants_egress(e->world.conf),
+		.wants_egress =
+		    wants_egress(e->world.conf, e->world.privileged),
 	};
 	int rc;
 

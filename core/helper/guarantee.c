@@ -31,7 +31,7 @@ static const struct {
 	    FACT(ROOT) | FACT(NAMESPACES) | FACT(LANDLOCK),
 	    "assets are in no mount namespace of a workload, and root's "
 	    "alone" },
-	{ CONF_ENV_EGRESS_CONTROL, FACT(ROOT) | FACT(NETNS) | FACT(EGRESS),
+	{ CONF_ENV_EGRESS_CONTROL, FACT(NETNS) | FACT(EGRESS) | FACT(SECCOMP),
 	    "a network namespace of its own; nftables with default deny, or no "
 	    "device at all" },
 	{ CONF_ENV_PRIVILEGE_DROP,
@@ -168,27 +168,26 @@ probe_net(struct guarantee *g, const struct guarantee_world *w)
 	struct buf err = BUF_INIT(GUARANTEE_TEXT_MAX / 2);
 	int rc, one;
 
-	if (!w->privileged) {
-		/* the keeper's user namespace brings one, without a device */
-		rc = fact(g, GUARANTEE_NETNS, g->have[GUARANTEE_NAMESPACES],
-		    "a namespace without a device", "no network namespace");
-		return rc != SP_OK ? rc
-				   : fact(g, GUARANTEE_EGRESS, false, "",
-					 "rules through veth need root");
-	}
-	one = netns_probe(false, &err);
+	one = w->privileged ? netns_probe(false, &err)
+			    : netns_probe_user(false, &err);
 	g->have[GUARANTEE_NETNS] = one == SP_OK;
 	rc = one == SP_OK
 	    ? buf_add_str(&g->text[GUARANTEE_NETNS],
 		  "a namespace without a device")
 	    : buf_add_view(&g->text[GUARANTEE_NETNS], buf_view(&err));
 	buf_truncate(&err, 0);
-	one = w->wants_egress ? netns_probe(true, &err) : SP_OK;
+	if (!w->wants_egress)
+		one = SP_OK;
+	else if (w->privileged)
+		one = netns_probe(true, &err);
+	else
+		one = netns_probe_user(true, &err);
 	g->have[GUARANTEE_EGRESS] = one == SP_OK;
 	if (rc == SP_OK && one == SP_OK)
 		rc = buf_add_str(&g->text[GUARANTEE_EGRESS],
-		    w->wants_egress ? "veth, nftables, NFLOG"
-				    : "nothing to rule: no device");
+		    !w->wants_egress    ? "nothing to rule: no device"
+			: w->privileged ? "veth, nftables, NFLOG"
+					: "relay, nftables, NFLOG");
 	else if (rc == SP_OK)
 		rc = buf_add_view(&g->text[GUARANTEE_EGRESS], buf_view(&err));
 	buf_clear(&err);
@@ -205,7 +204,7 @@ guarantee_probe(struct guarantee *g, const struct guarantee_world *w)
 	for (i = 0; i < GUARANTEE_FACTS; i++)
 		buf_init(&g->text[i], GUARANTEE_TEXT_MAX);
 	rc = fact(g, GUARANTEE_ROOT, w->privileged, "started as root",
-	    "not started as root");
+	    "not started as root: all runs as one user");
 	if (rc == SP_OK)
 		rc = fact(g, GUARANTEE_ROLES, w->roles_apart,
 		    "reactor and recorder have users of their own",

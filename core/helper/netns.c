@@ -121,15 +121,43 @@ netns_here(int *fd)
 	return *fd >= 0 ? SP_OK : err_from_errno(errno);
 }
 
+/*
+ * An ordinary user's network is owned by a user namespace that is made with
+ * it: root in there is all it takes to set the network up, and is nothing to
+ * the host, whose networks stay out of reach.  Safe against the workload: the
+ * listeners and rules are there before its keeper hears of the namespace, the
+ * last process with a capability in there is that keeper (pid 1 and all that
+ * it starts drop theirs for good), and the filter lets nobody inside have
+ * another user namespace, join one, or speak netfilter.  No uid is mapped
+ * here, as this process is a copy of the helper's, which nobody may look
+ * into, so that /proc/self/uid_map is not its own: the keeper maps its one.
+ */
+static int
+netns_user(struct netns_maker *m)
+{
+	int error;
+
+	if (unshare(CLONE_NEWUSER) == 0)
+		return SP_OK;
+	error = errno;
+	return netns_why(m, SP_E_UNSUPPORTED, error, "a user namespace",
+	    "ordinary users must be allowed to have them, or start as root");
+}
+
 int
 netns_space(struct netns_maker *m)
 {
+	bool userns = m->plan->userns;
 	int error, rc;
 
-	rc = netns_here(&m->self_fd);
+	/* there is no way back from a user namespace */
+	rc = userns ? SP_OK : netns_here(&m->self_fd);
 	if (rc != SP_OK)
 		return netns_why(m, rc, 0, "/proc/self/ns/net",
 		    "is /proc mounted?");
+	rc = userns ? netns_user(m) : SP_OK;
+	if (rc != SP_OK)
+		return rc;
 	if (unshare(CLONE_NEWNET) != 0) {
 		error = errno;
 		rc = error == EPERM || error == EINVAL ? SP_E_UNSUPPORTED
@@ -189,15 +217,17 @@ netns_inside_rules(struct netns_maker *m)
 }
 
 /*
- * Without any rule of egress a kernel that lacks nf_tables will do: no link,
- * no route, nothing to tell of.
+ * Without any rule of egress a kernel that lacks nf_tables, or keeps it from
+ * ordinary users, will do: no link, no route, nothing to tell of.
  */
 static int
 netns_inside_deny(struct netns_maker *m)
 {
 	int rc = netns_inside_rules(m);
 
-	if (rc == SP_E_UNSUPPORTED && netns_way(m->plan) == NETNS_NO_WAY) {
+	if ((rc == SP_E_UNSUPPORTED ||
+		(rc == SP_E_DENIED && m->plan->userns)) &&
+	    netns_way(m->plan) == NETNS_NO_WAY) {
 		buf_reset(m->err, SIZE_MAX);
 		fd_close(&m->out->nflog_fd);
 		rc = SP_OK;

@@ -35,6 +35,11 @@ struct netns_plan {
 	uint32_t generation;
 	const struct conf_environment *env; /* borrowed for the call */
 	bool via_veth; /* else relay, or nothing without rules */
+	/*
+	 * For an ordinary user: in a user namespace of its own, which whoever
+	 * joins it maps; nothing of it is on the host, and no veth.
+	 */
+	bool userns;
 	uint32_t host_addr, guest_addr; /* of a /30 in 198.18/15, host order */
 	char veth[16]; /* host end: "sp-3" */
 	char table[32]; /* nft: "sallyport-3" */
@@ -75,7 +80,9 @@ void netns_clear(struct netns *n); /* closes what is open */
  * taken is replaced by another one.
  * Source:  rtnetlink(7), the nf_tables and nfnetlink_log wire formats;
  *          rules in the design's section on the network.
- * Context: a short-lived child of the helper (netns_start), blocks.
+ * Context: a short-lived child of the helper (netns_start), blocks.  With
+ *          userns the process stays in the new namespaces, without a way
+ *          back: it has to end soon.
  * Parameters: err, a line "what: why, remedy".
  * Owner:   netns_clear() and netns_cut().
  * Returns: 0; SP_E_EXISTS link or table is there: sweep; SP_E_UNSUPPORTED
@@ -98,7 +105,8 @@ int netns_cut(const struct netns_plan *p, struct buf *err) must_check;
  * NFLOG's messages are bounded or lost.
  * Context: helper; a few system calls, in another namespace without a link.
  * Parameters: p, with its env; ns_fd, of struct netns.
- * Returns: 0; SP_E_NOTFOUND there are no rules; SP_E_*.
+ * Returns: 0; SP_E_NOTFOUND there are no rules; SP_E_DENIED an ordinary user
+ *          does not get in; SP_E_*.
  */
 struct netns_counts {
 	uint64_t allowed, denied;
@@ -131,5 +139,10 @@ void netns_job_drop(struct netns_job *j);
  *          (ip_forward, a FORWARD policy of drop, no nf_tables, no NFLOG).
  */
 int netns_probe(bool via_veth, struct buf *err) must_check;
+/*
+ * The same for an ordinary user: a network in a user namespace, with egress
+ * one with rules that lead to the relay.  Asked in a child.
+ */
+int netns_probe_user(bool egress, struct buf *err) must_check;
 
 #endif

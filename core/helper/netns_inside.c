@@ -22,13 +22,15 @@ enum { NETNS_INSIDE_BACKLOG = 128 };
 static const struct netns_inside_setting {
 	const char *path, *value;
 	bool may_lack;
+	bool root; /* cannot be said without the host's groups */
 } netns_inside_settings[] = {
-	{ "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", true },
-	{ "/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", true },
-	{ "/proc/sys/net/ipv6/conf/lo/disable_ipv6", "1", true },
-	{ "/proc/sys/net/ipv4/ip_unprivileged_port_start", "1024", true },
-	/* nobody: no ICMP sockets */
-	{ "/proc/sys/net/ipv4/ping_group_range", "1 0", false },
+	{ "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1", true, false },
+	{ "/proc/sys/net/ipv6/conf/default/disable_ipv6", "1", true, false },
+	{ "/proc/sys/net/ipv6/conf/lo/disable_ipv6", "1", true, false },
+	{ "/proc/sys/net/ipv4/ip_unprivileged_port_start", "1024", true,
+	    false },
+	/* nobody: no ICMP sockets; every kernel's new namespaces begin so */
+	{ "/proc/sys/net/ipv4/ping_group_range", "1 0", false, true },
 };
 
 int
@@ -55,6 +57,8 @@ netns_inside_base(struct netns_maker *m)
 	     sizeof(netns_inside_settings) / sizeof(netns_inside_settings[0]);
 	     i++) {
 		s = &netns_inside_settings[i];
+		if (s->root && m->plan->userns)
+			continue;
 		rc = netns_setting(s->path, s->value);
 		if (rc != SP_OK && !(rc == SP_E_NOTFOUND && s->may_lack))
 			return netns_why(m, rc, 0, s->path,

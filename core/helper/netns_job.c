@@ -273,7 +273,8 @@ netns_job_undo_done(void *arg, int rc, struct netns *made, struct view why)
 static void
 netns_job_undo(struct netns_job *j)
 {
-	if (!j->cut &&
+	/* an ordinary user's is gone with its descriptors */
+	if (!j->cut && !j->plan.userns &&
 	    netns_start(j->po, &j->plan, true, netns_job_undo_done, NULL) ==
 		NULL)
 		log_error("network of slot %u stays until the next sweep",

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "helper/netns_priv.h"
@@ -267,4 +268,64 @@ netns_probe(bool via_veth, struct buf *err)
 	rc2 = netns_cut(&outside, err);
 	rc3 = netns_cut(&guest, err);
 	return rc != SP_OK ? rc : rc2 != SP_OK ? rc2 : rc3;
+}
+
+/* What the child has to say of it: rc, then why. */
+static int
+netns_probe_hear(int fd, struct buf *err)
+{
+	char text[NETNS_PROBE_LIST_BYTES];
+	int32_t rc = SP_E_GONE;
+	ssize_t n;
+
+	do
+		n = recv(fd, &rc, sizeof(rc), MSG_WAITALL);
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(rc)) {
+		(void)!buf_add_str(err, "network: its process died");
+		return SP_E_GONE;
+	}
+	do
+		n = recv(fd, text, sizeof(text), MSG_WAITALL);
+	while (n < 0 && errno == EINTR);
+	if (n > 0)
+		(void)!buf_add_view(err, view_of(text, (size_t)n));
+	return rc;
+}
+
+static void __attribute__((noreturn)) netns_probe_child(int fd, bool egress)
+{
+	static const struct conf_environment none;
+	struct buf err = BUF_INIT(NETNS_PROBE_LIST_BYTES);
+	struct netns_plan p;
+	struct netns n;
+	int32_t rc;
+
+	netns_plan(&p, NETNS_PROBE_GUEST, 0, egress ? &netns_probe_env : &none,
+	    false);
+	p.userns = true;
+	rc = netns_make(&p, &n, &err);
+	(void)!send(fd, &rc, sizeof(rc), MSG_NOSIGNAL);
+	if (buf_len(&err) > 0)
+		(void)!send(fd, buf_view(&err).p, buf_len(&err), MSG_NOSIGNAL);
+	_exit(0);
+}
+
+int
+netns_probe_user(bool egress, struct buf *err)
+{
+	int pair[2], rc;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+		return err_from_errno(errno);
+	pid = fork();
+	if (pid == 0)
+		netns_probe_child(pair[1], egress);
+	fd_close(&pair[1]);
+	rc = pid < 0 ? err_from_errno(errno) : netns_probe_hear(pair[0], err);
+	fd_close(&pair[0]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return rc;
 }

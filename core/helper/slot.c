@@ -133,15 +133,16 @@ slot_begin(struct slot *s, bool via_veth)
 	size_t i;
 	int rc = SP_OK;
 
-	if (s->w->privileged && s->env->enforcement == CONF_ENV_ENFORCE_LINUX) {
+	if (s->env->enforcement == CONF_ENV_ENFORCE_LINUX) {
 		netns_plan(&s->plan, s->number, s->generation, s->env,
 		    via_veth);
+		s->plan.userns = !s->w->privileged;
 		s->net_job =
 		    netns_start(s->w->p, &s->plan, false, slot_on_net, s);
 		if (s->net_job == NULL)
 			return SP_E_NOMEM;
 	} else {
-		s->net_made = true; /* the keeper's own namespace, empty */
+		s->net_made = true; /* local: the host's */
 	}
 	for (i = 0; i < SLOT_KEEPERS && rc == SP_OK; i++)
 		if (s->keepers[i].side != 0)

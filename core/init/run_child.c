@@ -27,6 +27,7 @@ enum {
 	CHILD_RULESET = 5,
 	CHILD_ABOVE = 16, /* out of the way of those, while they move */
 	CHILD_FAILED = 127,
+	CHILD_OURS = 3, /* processes of ours beside the workload's */
 };
 
 /* ---- words ----------------------------------------------------------------- */
@@ -130,16 +131,24 @@ set_limits(const struct sandbox_spec *s, struct sbox_why *w)
 	return SP_OK;
 }
 
-/* By uid: all the sandbox's own, as no other process has it. */
+/*
+ * By uid: all the sandbox's own, as no other process has it.  An ordinary
+ * user's is counted for each user namespace apart (since Linux 5.14): there
+ * with the keeper, who went in, its go-between and pid 1.
+ */
 static int
 set_process_limit(const struct sbox *b, struct sbox_why *w)
 {
-	struct rlimit rl;
+	struct rlimit rl, now;
 
-	if (b->spec->pids == 0 || b->parents[CGROUP_PIDS] >= 0 ||
-	    (b->spec->flags & SANDBOX_USERNS))
+	if (b->spec->pids == 0 || b->parents[CGROUP_PIDS] >= 0)
 		return SP_OK;
-	rl.rlim_cur = rl.rlim_max = b->spec->pids;
+	rl.rlim_cur = b->spec->pids;
+	if (b->spec->flags & SANDBOX_USERNS)
+		rl.rlim_cur += CHILD_OURS;
+	if (getrlimit(RLIMIT_NPROC, &now) == 0 && now.rlim_max < rl.rlim_cur)
+		rl.rlim_cur = now.rlim_max;
+	rl.rlim_max = rl.rlim_cur;
 	if (setrlimit(RLIMIT_NPROC, &rl) != 0)
 		return sbox_why_errno(w, errno, "rlimit of processes");
 	return SP_OK;

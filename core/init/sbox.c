@@ -75,21 +75,34 @@ sbox_home(const struct sbox *b)
 
 /* ---- the leaf -------------------------------------------------------------- */
 
-/* The bound on memory has files in memory in it: a full one is ENOSPC. */
+/*
+ * The bound on memory has files in memory in it: a full one is ENOSPC.  An
+ * ordinary user has the controllers that were delegated, or none: the helper
+ * has said so at its start, and claims nothing of it.
+ */
 static struct cgroup_limits
-limits(const struct sandbox_spec *s)
+limits(const struct sbox *b)
 {
+	const struct sandbox_spec *s = b->spec;
 	struct cgroup_limits l = { s->memory_bytes, s->pids, s->cpu_milli };
 
 	if (l.pids > 0)
 		l.pids++; /* pid 1 */
+	if (!(s->flags & SANDBOX_USERNS))
+		return l;
+	if (b->parents[CGROUP_MEMORY] < 0)
+		l.memory_bytes = 0;
+	if (b->parents[CGROUP_PIDS] < 0)
+		l.pids = 0;
+	if (b->parents[CGROUP_CPU] < 0)
+		l.cpu_milli = 0;
 	return l;
 }
 
 static int
 make_cgroup(struct sbox *b, struct sbox_why *w)
 {
-	const struct cgroup_limits l = limits(b->spec);
+	const struct cgroup_limits l = limits(b);
 	const char *name, *what = "";
 	int rc = sbox_why_stage(w, SANDBOX_STAGE_CGROUP);
 

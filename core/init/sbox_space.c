@@ -31,18 +31,15 @@ space_write(struct sbox_why *w, const char *path, const char *text)
 
 /* One uid, one gid: all that an ordinary user can have without help. */
 static int
-space_new_user(struct sbox *b, struct sbox_why *w)
+space_map(const struct sbox *b, struct sbox_why *w, uid_t uid, gid_t gid)
 {
 	char uids[40], gids[40];
 	int rc;
 
 	(void)snprintf(uids, sizeof(uids), "%u %u 1\n", b->spec->uid,
-	    (unsigned)geteuid());
+	    (unsigned)uid);
 	(void)snprintf(gids, sizeof(gids), "%u %u 1\n", b->spec->gid,
-	    (unsigned)getegid());
-	if (unshare(CLONE_NEWUSER) != 0)
-		return sbox_why_errno(w, errno,
-		    "user namespaces are not allowed here");
+	    (unsigned)gid);
 	rc = space_write(w, "/proc/self/setgroups", "deny");
 	if (rc == SP_OK)
 		rc = space_write(w, "/proc/self/uid_map", uids);
@@ -51,21 +48,37 @@ space_new_user(struct sbox *b, struct sbox_why *w)
 	return rc;
 }
 
+static int
+space_new_user(struct sbox *b, struct sbox_why *w)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (unshare(CLONE_NEWUSER) != 0)
+		return sbox_why_errno(w, errno,
+		    "user namespaces are not allowed here");
+	return space_map(b, w, uid, gid);
+}
+
 /*
  * The network namespace was made in a user namespace of its own by another
- * child of the same user: only from there may it be joined.
+ * child of the same user: only from there may it be joined.  Who made it
+ * could not map anything, as a process that nobody may look into: the map is
+ * empty until now, and can be written once.
  */
 static int
-space_join_user(struct sbox_why *w, int netns)
+space_join_user(struct sbox *b, struct sbox_why *w, int netns)
 {
 	int fd = ioctl(netns, NS_GET_USERNS), rc = SP_OK;
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
 
 	if (fd < 0)
 		return sbox_why_errno(w, errno, "owner of the network");
 	if (setns(fd, CLONE_NEWUSER) != 0)
 		rc = sbox_why_errno(w, errno, "joining the network's owner");
 	fd_close(&fd);
-	return rc;
+	return rc == SP_OK ? space_map(b, w, uid, gid) : rc;
 }
 
 int
@@ -77,7 +90,7 @@ sbox_space_enter(struct sbox *b, struct sbox_why *w)
 	b->gid = b->spec->gid;
 	b->init_uid = b->spec->init_uid;
 	if (b->spec->flags & SANDBOX_USERNS) {
-		rc = netns >= 0 ? space_join_user(w, netns)
+		rc = netns >= 0 ? space_join_user(b, w, netns)
 				: space_new_user(b, w);
 		b->uid = b->init_uid = geteuid();
 		b->gid = getegid();

@@ -200,6 +200,9 @@ make_dirs(int dirs[3])
 	rc = cgroup_ctl_dir(dirs[0], OUR_NAME, &dirs[1]);
 	if (rc == SP_OK)
 		rc = cgroup_ctl_dir(dirs[1], "episodes", &dirs[2]);
+	/* one that root made, in a group that is not this user's to divide */
+	if (rc == SP_OK && faccessat(dirs[2], ".", W_OK, AT_EACCESS) != 0)
+		rc = err_from_errno(errno);
 	return rc;
 }
 
