@@ -622,7 +622,9 @@ test_write(void)
 		{ VIEW("content-LENGTH"), VIEW("9") },
 		{ VIEW("Connection"), VIEW("x") },
 		{ VIEW("Date"), VIEW("now") } };
-	struct head_reply head = { 200, 5, { NULL, v, 3, 4 } };
+	struct head_reply head = { .status = 200,
+		.content_length = 5,
+		.fields = { NULL, v, 3, 4 } };
 	struct h1_write_reply form = { .date = VIEW("D"), .close = true };
 	struct h1_write_request rq = { .method = VIEW("POST"),
 		.target = VIEW("/x"),
