@@ -182,6 +182,7 @@ def storm(tool, have):
     p.wait()
     tap.eq(tool.rc("remove", "storm", 30000), 0, "removed")
     tap.eq(tool.rc("remove", "storm", 0), 0, "twice is fine")
+    tap.eq(tool.rc("kill"), 0, "all of what is gone is dead")
     tap.eq(tool.rc("close"), 0, "closed")
     tap.eq(tool.rc("leaf", "storm"), E_NOTFOUND, "it is gone")
 

@@ -647,12 +647,14 @@ kill_v1(int dir)
 int
 cgroup_kill(const struct cgroup *g)
 {
-	if (g->fd[CGROUP_UNIFIED] >= 0)
-		return cgroup_ctl_write(g->fd[CGROUP_UNIFIED], "cgroup.kill",
-		    "1");
-	if (g->fd[CGROUP_FREEZER] >= 0)
-		return kill_v1(g->fd[CGROUP_FREEZER]);
-	return SP_E_UNSUPPORTED;
+	int dir = main_tree(g), rc;
+
+	if (dir < 0)
+		return SP_E_UNSUPPORTED;
+	rc = g->fd[CGROUP_UNIFIED] >= 0
+	    ? cgroup_ctl_write(dir, "cgroup.kill", "1")
+	    : kill_v1(dir);
+	return rc != SP_OK && is_removed(dir) ? SP_OK : rc;
 }
 
 /* ---- removing ----------------------------------------------------------- */

@@ -312,9 +312,11 @@ test_events(int dir)
 	(void)unlinkat(leaf, "cgroup.events", 0);
 	tap_is_int(cgroup_wait_empty(&g, 5, &left), SP_E_NOTFOUND,
 	    "a group without events");
+	tap_is_int(cgroup_kill(&g), SP_E_NOTFOUND, "nor a way to kill");
 	(void)unlinkat(leaf, "cgroup.procs", 0);
 	tap_is_int(cgroup_wait_empty(&g, 5, &left), SP_OK,
 	    "a removed one is empty");
+	tap_is_int(cgroup_kill(&g), SP_OK, "all of a removed one is dead");
 	cgroup_close(&g);
 	close(leaf);
 }
