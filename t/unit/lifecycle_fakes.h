@@ -272,7 +272,8 @@ __wrap_feed_of(struct episode *ep)
 void
 __wrap_feed_add(struct feed *f, enum feed_type type, struct view data)
 {
-	err_assert(type == FEED_HARNESS);
+	if (type != FEED_HARNESS) /* the gate's own, of processes */
+		return;
 	f->n++;
 	buf_reset(&f->last, 1 << 20);
 	(void)!buf_add_view(&f->last, data);

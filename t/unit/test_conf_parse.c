@@ -33,8 +33,8 @@ static const struct {
 	/* later releases' directives are unknown */
 	{ "server { listen 1; location / { nothing; } }",
 	    { "t:1: location \"/\" has no handler; expected llm_intercept, "
-	      "sessions, upstreams, episodes, status, health, mcp_agent or "
-	      "mcp_grader",
+	      "sessions, upstreams, episodes, lifecycle, lifecycle_plain, "
+	      "observe, status, health, mcp_agent or mcp_grader",
 		"t:1: unknown directive \"nothing\"" } },
 	/* syntax */
 	{ S "pid_file /x",
@@ -114,9 +114,8 @@ static const struct {
 	/* handlers */
 	{ "server { listen 1; location / { } }",
 	    { "location \"/\" has no handler; expected llm_intercept, "
-	      "sessions, "
-	      "upstreams, episodes, status, health, mcp_agent or "
-	      "mcp_grader" } },
+	      "sessions, upstreams, episodes, lifecycle, lifecycle_plain, "
+	      "observe, status, health, mcp_agent or mcp_grader" } },
 	{ "server { listen 1; location / { status; health; } }",
 	    { "second handler \"health\"; expected one in a location, it has "
 	      "\"status\"" } },
@@ -524,7 +523,7 @@ test_values(void)
 	    "llm_intercept");
 	tap_ok(conf_module_conf(loc, "status") == NULL, "not its module");
 	tap_ok(conf_module_conf(loc, "nope") == NULL, "no module");
-	tap_is_int(conf_module_index("health"), 5, "index of a module");
+	tap_is_int(conf_module_index("upstreams"), 2, "index of a module");
 	tap_ok(c->captures[0]->sampling_n == 2 &&
 		view_eq(c->captures[0]->sampling[1].value, VIEW("-1")),
 	    "sampling");
