@@ -16,11 +16,8 @@ import walls  # noqa: E402
 if os.environ.get("SP_IN_NETNS") != "1":
     walls.needed()
     os.set_inheritable(walls.lock, True)
-    if not os.access("/dev/loop-control", os.W_OK):
-        tap.skip_all("this host has no loop devices")
-    with open("/proc/filesystems", encoding="utf-8") as f_:
-        if "\text4\n" not in f_.read():
-            tap.skip_all("this kernel has no ext4")
+    if walls.disks_refused():
+        tap.skip_all(walls.disks_refused())
     os.environ["SP_IN_NETNS"] = "1"
     os.execvp("unshare", ["unshare", "--net", "--mount", "--propagation",
                           "private", sys.executable,

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "lib"))
 import keeper as K  # noqa: E402
 import tap  # noqa: E402
+import walls  # noqa: E402
 from sandbox import (CG, TMP, nothing_left, of_sandbox, poll,
                      rmdir, run_all, sandbox)  # noqa: E402
 
@@ -123,8 +124,11 @@ def stuck():
     if not all(map(shutil.which, ("mkfs.ext4", "fsfreeze", "losetup"))):
         tap.skip("52: a task in state D", "mkfs.ext4, fsfreeze, losetup")
         return
+    if walls.disks_refused():
+        tap.skip("52: a task in state D", walls.disks_refused())
+        return
     with open(image, "wb") as f:
-        f.truncate(32 << 20)
+        f.truncate(128 << 20)
     if subprocess.run(f"mkfs.ext4 -q {image} && mount -o loop {image} {where}",
                       shell=True, capture_output=True).returncode != 0:
         tap.skip("52: a task in state D", "no loop device to be had")
@@ -139,7 +143,8 @@ def stuck():
         k = sandbox(K.Spec(teardown_ms=300), disk=fd)
         os.close(fd)
         k.started(k.start(["/bin/sh", "-c",
-                           "while :; do echo x >>/workspace/f; done"]))
+                           "while :; do echo x >>/workspace/f;"
+                           " /bin/sync /workspace/f; done"]))
         subprocess.run(["fsfreeze", "-f", where], check=True)
 
         def asleep():

@@ -62,6 +62,14 @@ def groups_refused():
     return why
 
 
+def disks_refused():
+    """Why there is no file system of its own for a workspace, or None."""
+    if not os.access("/dev/loop-control", os.W_OK):
+        return "this host has no loop devices"
+    with open("/proc/filesystems", encoding="utf-8") as f:
+        return None if "\text4\n" in f.read() else "this kernel has no ext4"
+
+
 def alone():
     """
     Waits until no other test works with sandboxes: some count processes,
