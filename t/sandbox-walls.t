@@ -540,7 +540,7 @@ def disk():
     tap.eq(k.sh("echo d >/workspace/f; cat /workspace/f").out, b"d\n",
            "a workspace on disk")
     tap.eq(os.listdir(where), [], "its file has no name")
-    other = sandbox(disk=fd)
+    other = sandbox(K.Spec(cgroup=f"t{os.getpid()}-2"), disk=fd)
     os.close(fd)
     tap.eq(other.sh("ls /workspace").out, b"",
            "74: another with the same directory has a file of its own")

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "init/disk_image.h"
@@ -306,12 +307,20 @@ put_root(int fd, const struct layout *l)
 	return rc;
 }
 
-/* What is reserved and not written reads as zeros: free inodes are such. */
+/*
+ * What is reserved and not written reads as zeros: free inodes are such.  What
+ * cannot fit is not tried: that would take all there is from others meanwhile.
+ */
 static int
 reserve(int fd, uint64_t bytes)
 {
+	struct statfs s;
 	int rc;
 
+	/* one of memory without a bound has no blocks */
+	if (fstatfs(fd, &s) == 0 && s.f_blocks > 0 && s.f_bsize > 0 &&
+	    bytes / (uint64_t)s.f_bsize > s.f_bfree)
+		return SP_E_NOSPC;
 	do
 		rc = fallocate(fd, 0, 0, (off_t)bytes);
 	while (rc != 0 && errno == EINTR);
