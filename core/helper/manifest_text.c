@@ -149,6 +149,29 @@ put_folder(struct writer *w, const char *path, unsigned up)
 		put_read_only(w, folder);
 }
 
+/* Whether something that is bound would be hidden by a folder of that name. */
+static bool
+hides(const struct manifest_site *s, const char *folder)
+{
+	struct view f = view_str(folder);
+
+	return is_beneath(view_str(s->dir), f) ||
+	    is_beneath(view_str(s->python), f) ||
+	    (s->factory != NULL && is_beneath(view_str(s->bootstrap), f));
+}
+
+/* A sandbox's /tmp is its own. */
+static void
+put_scratch(struct writer *w)
+{
+	const char *folder =
+	    hides(w->site, "/var/tmp") ? "/scratch" : "/var/tmp";
+
+	if (hides(w->site, "/tmp"))
+		put(w, "%s    read_write %s;\n%s    env TMPDIR=%s;\n",
+		    w->indent, folder, w->indent, folder);
+}
+
 static void
 put_sandbox(struct writer *w)
 {
@@ -162,7 +185,9 @@ put_sandbox(struct writer *w)
 	put_folder(w, s->python, 2);
 	if (s->factory != NULL)
 		put_folder(w, s->bootstrap, 1);
-	put(w, ";\n%s    env", w->indent);
+	put(w, ";\n");
+	put_scratch(w);
+	put(w, "%s    env", w->indent);
 	/* as an argument of its own: a path may hold anything */
 	put(w, " \"PYTHONPATH=");
 	for (i = 0; s->dir[i] != 0; i++)

@@ -36,6 +36,7 @@ enum manifestcmd_option {
 	OPT_TIMEOUT,
 	OPT_CGROUP,
 	OPT_PYTHON,
+	OPT_BOOTSTRAP,
 };
 
 static const struct option options[] = {
@@ -51,6 +52,7 @@ static const struct option options[] = {
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "cgroup-root", required_argument, NULL, OPT_CGROUP },
 	{ "python", required_argument, NULL, OPT_PYTHON },
+	{ "bootstrap", required_argument, NULL, OPT_BOOTSTRAP },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -66,7 +68,7 @@ usage(FILE *to)
 	      "                 [--asset-root DIRECTORY] [--uid UID]\n"
 	      "                 [--gid GID] [--timeout SECONDS]\n"
 	      "                 [--cgroup-root DIRECTORY]\n"
-	      "                 [--python PROGRAM]\n"
+	      "                 [--python PROGRAM] [--bootstrap FILE]\n"
 	      "       sallyport -m FILE [the same flags]\n"
 	      "Tokens are read from OPENENVD_ORCHESTRATOR_TOKEN,\n"
 	      "OPENENVD_GRADER_TOKEN and OPENENVD_OBSERVER_TOKEN.\n",
@@ -198,6 +200,8 @@ path_option(struct manifestcmd *c, int opt)
 		return path_of("--asset-root", optarg, &c->asset_root);
 	case OPT_PYTHON:
 		return python_of(optarg, &c->python);
+	case OPT_BOOTSTRAP:
+		return path_of("--bootstrap", optarg, &c->bootstrap);
 	default: /* found by itself, and per hierarchy */
 		rc = path_of("--cgroup-root", optarg, &ignored);
 		mem_free(ignored);
@@ -231,6 +235,7 @@ take_option(struct manifestcmd *c, int opt)
 	case OPT_WORKSPACE:
 	case OPT_ASSETS:
 	case OPT_PYTHON:
+	case OPT_BOOTSTRAP:
 	case OPT_CGROUP:
 		return path_option(c, opt);
 	case 't':
@@ -313,7 +318,7 @@ complete(struct manifestcmd *c)
 	    mem_strndup(c->path, (size_t)(strrchr(c->path, '/') - c->path));
 	if (rc == SP_OK && c->dir == NULL)
 		rc = SP_E_NOMEM;
-	if (rc == SP_OK)
+	if (rc == SP_OK && c->bootstrap == NULL)
 		rc = find_bootstrap(c);
 	c->site.dir = c->dir;
 	c->site.python = c->python;
