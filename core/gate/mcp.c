@@ -115,7 +115,7 @@ client_heard(void *arg, struct view json)
 	}
 	/* what asks for an answer, of several clients one would give it */
 	if (jrpc_read(json, &m) == SP_OK && m.kind == JRPC_NOTIFICATION)
-		mcp_serve_heard(c, json);
+		mcp_serve_heard(c, NULL, json);
 }
 
 void

@@ -41,6 +41,7 @@ struct mcp_episode_ref {
 /* A request of the worker's that went to a client, by its id as written. */
 struct mcp_asked {
 	LIST_ENTRY(mcp_asked) link;
+	const struct mcp_call *call; /* in which it came; compared alone */
 	struct view id; /* behind this struct */
 };
 
@@ -144,8 +145,15 @@ void mcp_session_enter(struct mcp_session *s, struct mcp_client *c);
 void mcp_session_leave(struct mcp_client *c);
 /* Nobody finds it any more; its stream and calls end. */
 void mcp_session_end(struct mcp_session *s);
-/* Remembers a request of the worker's: 0; SP_E_LIMIT; SP_E_NOMEM. */
-int mcp_session_ask(struct mcp_peer *p, struct view id) must_check;
+/*
+ * Remembers a request of the worker's, as long as the call in which it came:
+ * the worker may use the id again, for another client.
+ * Returns: 0; SP_E_LIMIT; SP_E_NOMEM.
+ */
+int mcp_session_ask(struct mcp_peer *p, const struct mcp_call *call,
+    struct view id) must_check;
+/* The call is over: what was asked in it needs no answer any more. */
+void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call);
 /* Whether such a request is open; it is not from now on. */
 bool mcp_session_answered(struct mcp_peer *p, struct view id);
 void mcp_session_peer_clear(struct mcp_peer *p);
@@ -167,8 +175,9 @@ void mcp_serve_over(struct mcp_client *c);
 /* An error of ours as an answer; data null in the plain dialect. */
 int mcp_serve_error(struct mcp_client *c, struct view id, int code,
     const char *message) must_check;
-/* What the worker says to a client on its own account. */
-void mcp_serve_heard(struct mcp_client *c, struct view json);
+/* What the worker says to a client on its own account, in a call or (NULL) not. */
+void mcp_serve_heard(struct mcp_client *c, const struct mcp_call *call,
+    struct view json);
 
 /* ---- mcp_text.c ------------------------------------------------------------- */
 

@@ -122,6 +122,8 @@ call_free(struct mcp_call *k)
 {
 	if (k->waits)
 		worker_unwatch(&k->ready);
+	if (k->client->peer != NULL)
+		mcp_session_call_over(k->client->peer, k);
 	LIST_REMOVE(k, link);
 	k->client->calls_n--;
 	buf_clear(&k->text);
@@ -232,7 +234,7 @@ call_message(void *arg, struct view json)
 
 	struct mcp_client *c = k->client;
 
-	mcp_serve_heard(c, json);
+	mcp_serve_heard(c, k, json);
 	/* what is said in its call is not lost: the worker waits with it */
 	if (!c->ended && !c->held && mcp_client_full(c))
 		mcp_serve_hold(c, true);
@@ -830,13 +832,13 @@ spec_call_of(struct mcp_client *c, struct view id)
 	struct mcp_client *other;
 
 	LIST_FOREACH (k, &c->calls, link)
-		if (view_eq(buf_view(&k->id), id))
+		if (jrpc_same_id(buf_view(&k->id), id))
 			return k;
 	if (c->session == NULL)
 		return NULL;
 	LIST_FOREACH (other, &c->session->clients, link)
 		LIST_FOREACH (k, &other->calls, link)
-			if (view_eq(buf_view(&k->id), id))
+			if (jrpc_same_id(buf_view(&k->id), id))
 				return k;
 	return NULL;
 }
@@ -921,7 +923,8 @@ heard_refuse(const struct mcp_client *c, const struct jrpc *m, bool ping)
 }
 
 static void
-heard_request(struct mcp_client *c, const struct jrpc *m)
+heard_request(struct mcp_client *c, const struct mcp_call *call,
+    const struct jrpc *m)
 {
 	unsigned bit = jrpc_is(m, VIEW("sampling/createMessage"))
 	    ? CONF_MCP_SAMPLING
@@ -931,7 +934,7 @@ heard_request(struct mcp_client *c, const struct jrpc *m)
 	struct view id = jrpc_raw(m, &m->id);
 
 	if (c->peer != NULL && (c->peer->features & bit) != 0 &&
-	    mcp_session_ask(c->peer, id) == SP_OK) {
+	    mcp_session_ask(c->peer, call, id) == SP_OK) {
 		if (mcp_client_tell(c, m->text))
 			return;
 		(void)mcp_session_answered(c->peer, id);
@@ -959,14 +962,15 @@ heard_passes(const struct mcp_client *c, const struct jrpc *m)
 }
 
 void
-mcp_serve_heard(struct mcp_client *c, struct view json)
+mcp_serve_heard(struct mcp_client *c, const struct mcp_call *call,
+    struct view json)
 {
 	struct jrpc m;
 
 	if (jrpc_read(json, &m) != SP_OK)
 		return;
 	if (m.kind == JRPC_REQUEST)
-		heard_request(c, &m);
+		heard_request(c, call, &m);
 	else if (m.kind == JRPC_NOTIFICATION && heard_passes(c, &m))
 		(void)mcp_client_tell(c, json);
 }

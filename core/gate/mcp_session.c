@@ -44,7 +44,7 @@ mcp_session_set_new(void)
 /* ---- requests of the worker's ----------------------------------------------- */
 
 int
-mcp_session_ask(struct mcp_peer *p, struct view id)
+mcp_session_ask(struct mcp_peer *p, const struct mcp_call *call, struct view id)
 {
 	struct mcp_asked *a;
 
@@ -55,6 +55,7 @@ mcp_session_ask(struct mcp_peer *p, struct view id)
 		return SP_E_NOMEM;
 	memcpy(a + 1, id.p, id.n);
 	a->id = view_of(a + 1, id.n);
+	a->call = call;
 	LIST_INSERT_HEAD(&p->asked, a, link);
 	p->asked_n++;
 	return SP_OK;
@@ -74,12 +75,24 @@ mcp_session_answered(struct mcp_peer *p, struct view id)
 	struct mcp_asked *a;
 
 	LIST_FOREACH (a, &p->asked, link) {
-		if (!view_eq(a->id, id))
+		if (!jrpc_same_id(a->id, id))
 			continue;
 		session_asked_free(p, a);
 		return true;
 	}
 	return false;
+}
+
+void
+mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call)
+{
+	struct mcp_asked *a, *next;
+
+	for (a = LIST_FIRST(&p->asked); a != NULL; a = next) {
+		next = LIST_NEXT(a, link);
+		if (a->call == call)
+			session_asked_free(p, a);
+	}
 }
 
 void

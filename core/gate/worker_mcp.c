@@ -10,6 +10,7 @@ enum {
 	MCP_METHOD_NOT_FOUND = -32601, /* JSON-RPC 2.0 s5.1 */
 	MCP_INTERNAL = -32603,
 	MCP_SMALL_MAX = 16 * 1024,
+	WORKER_MCP_METHOD_MAX = 256, /* of those that are known */
 };
 
 /* A request of the server that its call's caller was told of. */
@@ -288,21 +289,34 @@ on_cancelled(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 	(void)worker_say(m->back->w, text);
 }
 
+/* What concerns no call; "/" may be written "\/". */
+static bool
+is_for_all(const struct worker_rpc *r)
+{
+	struct buf name = BUF_INIT(WORKER_MCP_METHOD_MAX);
+	bool all = r->method.kind == JSCAN_STRING &&
+	    jscan_decode(&r->s, &r->method, &name, NULL) == SP_OK &&
+	    (view_ends(buf_view(&name), VIEW("/list_changed")) ||
+		view_eq(buf_view(&name),
+		    VIEW("notifications/resources/updated")));
+
+	buf_clear(&name);
+	return all;
+}
+
 static void
 on_notification(struct worker_mcp *m, const struct worker_rpc *r,
     struct view text)
 {
-	struct view method = r->method.kind == JSCAN_STRING
-	    ? jscan_text(&r->s, &r->method)
-	    : VIEW_NONE;
+	const struct worker_call *c = m->back->w->current;
+	/* a client that cannot be told misses it: it is nobody else's */
+	bool owned = c != NULL && c->op == WORKER_MCP;
 
-	if (view_eq(method, VIEW("notifications/progress")))
+	if (jscan_is(&r->s, &r->method, VIEW("notifications/progress")))
 		on_progress(m, r);
-	else if (view_eq(method, VIEW("notifications/cancelled")))
+	else if (jscan_is(&r->s, &r->method, VIEW("notifications/cancelled")))
 		on_cancelled(m, r, text);
-	else if (view_ends(method, VIEW("/list_changed")) ||
-	    view_eq(method, VIEW("notifications/resources/updated")) ||
-	    !worker_say(m->back->w, text))
+	else if (is_for_all(r) || (!worker_say(m->back->w, text) && !owned))
 		worker_tell_watches(m->back->w, text);
 }
 

@@ -48,11 +48,25 @@ decode(struct view v, struct buf *out)
 	return rc;
 }
 
+/* Whoever reads it after us might take the other one. */
+static bool
+is_alone(struct view query, struct view name)
+{
+	struct view pair;
+	size_t n = 0;
+
+	while (view_split(&query, '&', &pair))
+		n += view_eq(view_sub(pair, 0, view_find(pair, '=')), name);
+	return n <= 1;
+}
+
 int
 query_get(struct view query, struct view name, struct buf *out)
 {
 	struct view v = query_raw(query, name);
 	int rc = v.p != NULL ? decode(v, out) : SP_OK;
 
+	if (rc == SP_OK && !is_alone(query, name))
+		return SP_E_SYNTAX;
 	return rc != SP_OK ? rc : v.p != NULL;
 }

@@ -13,8 +13,8 @@ struct view query_raw(struct view query, struct view name);
 /*
  * Decodes its value: appended to out.
  * Source:  RFC 3986 s2.1; "+" is no space.
- * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape; SP_E_LIMIT;
- *          SP_E_NOMEM.
+ * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape, or it stands there
+ *          twice; SP_E_LIMIT; SP_E_NOMEM.
  */
 int query_get(struct view query, struct view name, struct buf *out) must_check;
 

@@ -190,6 +190,25 @@ jrpc_string(const struct jrpc *m, const struct jscan_span *s, struct buf *out)
 	return rc;
 }
 
+bool
+jrpc_same_id(struct view a, struct view b)
+{
+	struct jrpc m = { .text = b };
+	struct buf text = BUF_INIT(b.n + 1);
+	struct jscan_span va, vb;
+	struct jscan sa, sb;
+	bool same = view_eq(a, b);
+
+	jscan_init(&sa, a, 0);
+	jscan_init(&sb, b, 0);
+	if (!same && jscan_peek(&sa) == JSCAN_STRING &&
+	    jscan_peek(&sb) == JSCAN_STRING && jscan_skip(&sa, &va) == SP_OK &&
+	    jscan_skip(&sb, &vb) == SP_OK && jrpc_string(&m, &vb, &text) == 0)
+		same = jscan_is(&sa, &va, buf_view(&text));
+	buf_clear(&text);
+	return same;
+}
+
 /* ---- batches ---------------------------------------------------------------- */
 
 int

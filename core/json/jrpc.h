@@ -72,6 +72,12 @@ int jrpc_string(const struct jrpc *m, const struct jscan_span *s,
     struct buf *out) must_check;
 
 /*
+ * Two ids as written are one: strings by what they say, however that is
+ * escaped, all else by its bytes.  False also without memory.
+ */
+bool jrpc_same_id(struct view a, struct view b);
+
+/*
  * A batch: an array of messages.
  * jrpc_batch_open: 0; SP_E_STATE the text is no array (nothing else was looked
  *          at); SP_E_SYNTAX; SP_E_LIMIT.

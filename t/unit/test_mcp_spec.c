@@ -165,6 +165,11 @@ test_spec_stream(void)
 	w.told = 0;
 	g = spec("{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"result\":{\"a\":2}}");
 	tap_is_int(w.told, 0, "once");
+	says_before(RPC("\"w\\/2\"", "sampling/createMessage"));
+	g = spec("{\"jsonrpc\":\"2.0\",\"id\":\"w/\\u0032\",\"result\":{}}");
+	tap_is_int(w.told, 1, "an id is what it says, however it is written");
+	says_before(sample);
+	w.told = 0;
 	is(spec("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
 		"\"params\":{\"requestId\":9,\"reason\":\"why\"}}"),
 	    202, "", "cancelled");
@@ -180,9 +185,19 @@ test_spec_stream(void)
 	    "event: message\ndata: "
 	    "{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"method\":\"sampling/"
 	    "createMessage\",\"params\":{}}\n\n"
-	    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":9,\n"
-	    "data: \"result\":{}}\n\n",
+	    "event: message\ndata: " RPC("\"w\\/2\"",
+		"sampling/createMessage") "\n\n"
+					  "event: message\ndata: "
+					  "{\"jsonrpc\":\"2.0\",\"id\":\"w1\","
+					  "\"method\":\"sampling/"
+					  "createMessage\",\"params\":{}}\n\n"
+					  "event: message\ndata: "
+					  "{\"jsonrpc\":\"2.0\",\"id\":9,\n"
+					  "data: \"result\":{}}\n\n",
 	    "events");
+	is(spec("{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"result\":{}}"), 202, "",
+	    "an answer after the call");
+	tap_is_int(w.told, 0, "is of nothing: the id may be another's by now");
 	is(spec("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
 		"\"params\":{\"requestId\":9}}"),
 	    202, "", "of what is over");

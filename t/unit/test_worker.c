@@ -128,6 +128,14 @@ test_bytes(void)
 	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","
 	    "\"params\":{\"progressToken\":\"tok\" ,\"progress\":1.50}}",
 	    "progress has the caller's token");
+	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications\\/"
+	    "pro\\u0067ress\","
+	    "\"params\":{\"progressToken\":2}}");
+	tap_is_str(t.message,
+	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications\\/"
+	    "pro\\u0067ress\","
+	    "\"params\":{\"progressToken\":\"tok\"}}",
+	    "however it is escaped");
 	say("{ \"result\" : {\"n\":1.0} ,\"id\": 2,\"jsonrpc\":\"2.0\"}");
 	answer(&t, WORKER_OK,
 	    "{ \"result\" : {\"n\":1.0} ,\"id\": \"b\",\"jsonrpc\":\"2.0\"}",
@@ -228,6 +236,8 @@ test_watch(void)
 {
 	struct watched x = { .watch = { .message = watch_message,
 				 .changed = watch_changed } };
+	const struct worker_ask ask = { WORKER_MCP,
+		VIEW("{\"id\":1,\"method\":\"x\"}"), 0 };
 	struct told t;
 
 	x.watch.arg = &x;
@@ -240,6 +250,17 @@ test_watch(void)
 	tap_is_int(x.messages, 1, "a list changed: the watch is told");
 	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}");
 	tap_ok(x.messages == 1 && t.messages == 1, "a log's is the call's");
+	say("{\"jsonrpc\":\"2.0\",\"method\":"
+	    "\"notifications\\/resources\\/updated\"}");
+	tap_ok(x.messages == 2 && t.messages == 1,
+	    "a slash that is escaped is one");
+	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	tap_is_int(worker_call(w, &ask, &deaf, &t, &t.call), SP_OK,
+	    "a call that can be told nothing");
+	turn(0);
+	(void)heard();
+	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}");
+	tap_is_int(x.messages, 2, "nobody else is told of it");
 	tap_is_int(episode_reset(ep, NULL, NULL), SP_OK, "a reset");
 	answer(&t, WORKER_GONE, "the episode is being reset",
 	    "what was under way is gone");
