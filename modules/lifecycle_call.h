@@ -89,6 +89,8 @@ int lifecycle_frame_reply(struct buf *out, const char *type,
     struct view data) must_check;
 /* Whether data is a notification of JSON-RPC's: a method, and no id. */
 bool lifecycle_frame_notifies(struct view data);
+/* Whether it is one that a worker would answer: a method is named. */
+bool lifecycle_frame_asks(struct view data);
 /* A JSON-RPC error in answer to that request: 0; SP_E_LIMIT; SP_E_NOMEM. */
 int lifecycle_frame_rpc_error(struct buf *out, struct view request, int code,
     const struct lifecycle_fault *f) must_check;

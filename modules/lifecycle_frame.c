@@ -160,6 +160,15 @@ lifecycle_frame_notifies(struct view data)
 	    jscan_find(data, VIEW("id"), &span) != 1;
 }
 
+bool
+lifecycle_frame_asks(struct view data)
+{
+	struct jscan_span span;
+
+	return jscan_find(data, VIEW("method"), &span) == 1 &&
+	    span.kind == JSCAN_STRING;
+}
+
 /* ---- what leaves ---------------------------------------------------------- */
 
 static void

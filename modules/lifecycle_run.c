@@ -194,6 +194,12 @@ ask_worker(struct lifecycle_run *run)
 		tell_worker(run, w);
 		return;
 	}
+	/* a worker may well be silent on it, and count as failed for that */
+	if (run->op == LIFECYCLE_MCP && !lifecycle_frame_asks(data)) {
+		run_fail(run, LIFECYCLE_MALFORMED,
+		    "data is no request of JSON-RPC: it names no method");
+		return;
+	}
 	ask = (struct worker_ask){ .op = ops[run->op],
 		.data = data,
 		.timeout_ms = run->timeout_ms };

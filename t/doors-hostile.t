@@ -665,7 +665,7 @@ FRAMES = {
     "a length of 2^63": (b"\x81\xff" + b"\xff" * 8 + b"\0\0\0\0",
                          {1002, 1009, None}),
     "17 MiB it says": (b"\x81\xff" + (17 << 20).to_bytes(8, "big")
-                       + b"\0\0\0\0", {1009}),
+                       + b"\0\0\0\0x", {1009}),
     "bytes": (ws.frame(F | ws.BIN, b"{}"), {1003, 1011, 1000}),
 }
 SOCKETS = {"/mcp": {}, "/mcp/grader": bearer("GRADER"),

@@ -280,6 +280,7 @@ test_episode(void)
 	    .episode = "one");
 	ASK(400, "do not name", "by a bad escape", .query = "episode=%zz");
 	ASK(400, "do not name", "by nothing", .query = "episode=");
+	ASK(400, "do not name", "twice", .query = "episode=one&episode=one");
 	ASK(400, "do not name", "by an empty header", .episode = "");
 	ASK(404, "{\"detail\":\"Not Found\"}", "another environment's",
 	    .episode = "two");

@@ -177,6 +177,30 @@ batch(const char *text, int rc, size_t n)
 }
 
 static void
+same(const char *a, const char *b, bool want)
+{
+	tap_ok(jrpc_same_id(view_str(a), view_str(b)) == want, "%s and %s", a,
+	    b);
+}
+
+static void
+test_same(void)
+{
+	same("1", "1", true);
+	same("1", "1.0", false);
+	same("1", "\"1\"", false);
+	same("\"a/b\"", "\"a\\/\\u0062\"", true);
+	same("\"a\\/b\"", "\"a/b\"", true);
+	same("\"a\"", "\"ab\"", false);
+	same("\"\\ud800\"", "\"\\uD800\"", false);
+	same("null", "null", true);
+	same("\"a", "\"a\"", false);
+	mem_fail_after(1, 0);
+	same("\"a\"", "\"\\u0061\"", false);
+	mem_fail_after(0, 0);
+}
+
+static void
 test_put(void)
 {
 	struct buf b = BUF_INIT(256), small = BUF_INIT(40);
@@ -238,6 +262,7 @@ main(void)
 	batch("", SP_E_STATE, 0);
 	batch("[1,", SP_E_SYNTAX, 0);
 	batch("[] x", SP_E_SYNTAX, 0);
+	test_same();
 	test_put();
 	return tap_done();
 }

@@ -308,6 +308,13 @@ mcp_frames(struct peer *p)
 	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":null,"
 	    "\"result\":{}}}",
 	    "has an answer, too");
+	fake_call_last = NULL;
+	say(p, "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":8}}");
+	hears(p,
+	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":8,"
+	    "\"error\":{\"code\":-32603,",
+	    "one that a worker might not answer");
+	tap_ok(fake_call_last == NULL, "does not reach it");
 }
 
 static void

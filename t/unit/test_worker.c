@@ -255,6 +255,7 @@ test_watch(void)
 	tap_ok(x.messages == 2 && t.messages == 1,
 	    "a slash that is escaped is one");
 	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	memset(&t, 0, sizeof(t));
 	tap_is_int(worker_call(w, &ask, &deaf, &t, &t.call), SP_OK,
 	    "a call that can be told nothing");
 	turn(0);
