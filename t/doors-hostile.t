@@ -700,6 +700,21 @@ def frames(d):
             if path != "/mcp":
                 with ws.Ws(d.port, path, fields2) as c:
                     tap.eq(c.status, 403, f"{path} without its token")
+    # what is behind the handshake is of the WebSocket, or of nothing
+    with ws.Ws(d.port, "/mcp", more=ws.text(CALL)) as c:
+        tap.eq(code(c.message()), -32602, "a frame behind the handshake")
+    with ws.Ws(d.port, "/mcp/grader", more=post("/mcp")) as c:
+        while c.more():
+            pass
+        tap.ok(c.status == 403 and b"-32602" in c.got,
+               "a request behind one that is refused is what it is", c.got)
+    for words, want in (({"Upgrade": "h2c, websocket"}, 101),
+                        ({"Upgrade": "websocket/13"}, 405),
+                        ({"Sec-WebSocket-Version": "8"}, 426),
+                        ({"Sec-WebSocket-Key": "short"}, 400),
+                        ({"Sec-WebSocket-Key": None}, 400)):
+        with ws.Ws(d.port, "/mcp", words) as c:
+            tap.eq(c.status, want, f"a handshake with {words}")
     # pieces of one byte, up to the most that may be
     with ws.Ws(d.port, "/mcp", timeout=60) as c:
         text = rpc(1, "tools/call", name="see", arguments={}).encode()
@@ -837,6 +852,26 @@ def deaf(d):
     tap.ok(True, "and when they leave nothing is left")
 
 
+SINCE = ("since=-1", "since=1e3", "since=", "since=%00", "since=" + "9" * 30,
+         "since=0&since=1", "since=18446744073709551615")
+
+
+def observers(d):
+    for query in SINCE:
+        tap.eq(d.ask("GET", f"/observe?follow=0&{query}",
+                     Accept="text/event-stream", **bearer("OBSERVER"))[0],
+               400, f"an observer with {query}")
+    tap.eq(d.ask("GET", "/observe?follow=0", Accept="text/event-stream",
+                 Last_Event_ID="1, 2", **bearer("OBSERVER"))[0], 400,
+           "or two ids of events")
+    tap.eq(d.ask("GET", "/observe?follow=0&episode=elsewhere",
+                 Accept="text/event-stream", **bearer("OBSERVER"))[0], 404,
+           "or the episode of another environment")
+    got = d.ask("GET", "/observe?follow=0", Accept="text/event-stream",
+                **bearer("OBSERVER"))[2]
+    tap.ok(b"tools/call" in got, "one who is none sees calls", got[:300])
+
+
 def within(d, ep):
     """From the inside: the doors of others, and other episodes."""
     script = """
@@ -872,7 +907,8 @@ def main():
         d.create("web", "site")
         d.worked("one")
         for part in (requests, texts, judged, sessions, thousands, lists,
-                     frames, http2, orders, connections, deaf):
+                     frames, http2, orders, connections, deaf,
+                     observers):
             part(d)
         within(d, "one")
         workers(d, "one")
