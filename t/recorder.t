@@ -640,6 +640,35 @@ def test_pass():
     r.stop()
 
 
+def test_repeated():
+    """A client that asks again is faster than word of what it did not get."""
+    again = b'{"client":{"x_stainless_retry_count":"1"}}'
+    for how in ("unknown", "known", "answered"):
+        r = Recorder(home(f"repeated-{how}"))
+        r.open(1)
+        r.data(1, REQUEST, REQ)
+        if how == "answered":
+            r.end(1, flags=DONE_SEEN)
+        else:
+            r.end(1, outcome=UPSTREAM, status=0, error=b"reset")
+        r.open(2, meta=again)
+        r.data(2, REQUEST, REQ)
+        if how == "known":
+            r.wait_done()
+            r.delivered(1, 0)
+        r.end(2, flags=DONE_SEEN)
+        if how != "known":
+            r.wait_done()
+        r.wait_done()
+        eq([x["metadata"].get("retry_of") for x in lines_of(r.file())],
+           [None, None if how == "answered" else 1],
+           f"a turn is repeated, its delivery {how}")
+        if how != "known":
+            r.delivered(1, int(how == "answered"))
+        r.delivered(2, 1)
+        eq(r.stop(), 0, "repeated: stop")
+
+
 def test_locked():
     r = Recorder(home("locked"))
     r.turn(1)
@@ -958,6 +987,7 @@ test_keep(rolled)
 test_full()
 test_together()
 test_pass()
+test_repeated()
 test_locked()
 test_sessions()
 test_disturbed()

@@ -414,17 +414,46 @@ is_retry(const struct turn *u)
 	return count.n > 0 && !view_eq(count, VIEW("0"));
 }
 
+/*
+ * The newest turn with the same body that cannot have been answered, but of
+ * whose delivery the reactor's word is still on its way; 0: none.
+ */
+static uint64_t
+find_unanswered(const struct turns *t, const struct turn *u)
+{
+	const struct turn_list *lists[] = { &t->done, &t->ended };
+	uint64_t newest = 0;
+	const struct turn *v;
+	size_t i;
+
+	for (i = 0; i < 2; i++)
+		TAILQ_FOREACH (v, lists[i], link)
+			if (v->trace == u->trace && v->number > newest &&
+			    !v->known && v->write_rc == 0 &&
+			    v->result.outcome > MESSAGE_OUTCOME_STATUS &&
+			    v->result.hashed &&
+			    memcmp(v->result.body_sha256, u->result.body_sha256,
+				DIGEST_BYTES) == 0)
+				newest = v->number;
+	return newest;
+}
+
 /* Reads the request, and which turn it repeats, if it does. */
 static void
 ask(struct turns *t, struct turn *u)
 {
 	struct record *r = &u->result;
+	uint64_t waits;
 
 	r->digest = t->digest;
 	r->system = &t->system;
 	record_ask(r);
-	if (r->hashed && u->trace != NULL && is_retry(u))
-		r->retry_of = trace_find_request(u->trace, r->body_sha256);
+	if (!r->hashed || u->trace == NULL || !is_retry(u))
+		return;
+	r->retry_of = trace_find_request(u->trace, r->body_sha256);
+	waits = find_unanswered(t, u);
+	if (waits > r->retry_of)
+		r->retry_of = waits;
 }
 
 /* It is known whether the record is in the file. */
