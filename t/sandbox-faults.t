@@ -287,6 +287,83 @@ def stages():
         nothing_left(f"1: a process: {stage}")
 
 
+def another_network():
+    """A network namespace of nobody's, as the helper makes them."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        ok = ctypes.CDLL(None).unshare(0x40000000) == 0
+        os.write(w, b"y" if ok else b"n")
+        time.sleep(60)
+        os._exit(0)
+    os.read(r, 1)
+    fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(r)
+    os.close(w)
+    return fd
+
+
+def prepared():
+    """The network comes last: while it is made the rest is, too."""
+    net = another_network()
+    k = K.Keeper()
+    k.prepare(K.Spec(), CG)
+    tap.ok(k.build(None, netns=net), "prepared, then built", k.failed)
+    r = k.sh("readlink /proc/self/ns/net; cat /proc/1/net/dev | wc -l;"
+             " touch /workspace/x /tmp/x && echo can; grep Cap"
+             " /proc/self/status | sort -u -k2 | wc -l")
+    tap.eq(r.out.decode().split()[0], f"net:[{os.fstat(net).st_ino}]",
+           "in the network that was given")
+    tap.eq(r.out.decode().split()[2:], ["can", "1"], "and all else is there")
+    with open(f"/proc/{k.init_pid}/status", encoding="utf-8") as f:
+        status = dict(line.split(":\t", 1) for line in f)
+    tap.eq((os.readlink(f"/proc/{k.init_pid}/ns/net"),
+            status["CapEff"].strip()),
+           (f"net:[{os.fstat(net).st_ino}]", "0" * 16), "pid 1, too")
+    tap.ok(k.end(), "gone")
+    nothing_left("prepared, then built")
+
+    def until_waits(k):
+        """Its pid 1 is there."""
+        children = f"/proc/{k.proc.pid}/task/{k.proc.pid}/children"
+
+        def there():
+            with open(children, encoding="utf-8") as f:
+                return CG.leaves() and f.read().split()
+        tap.ok(poll(there), "its pid 1 waits")
+
+    k = K.Keeper()
+    k.prepare(K.Spec(), CG)
+    until_waits(k)
+    tap.ok(k.end(), "prepared, and no network came: gone")
+    nothing_left("prepared, and no network came")
+    k = K.Keeper()
+    k.prepare(K.Spec(), CG)
+    until_waits(k)
+    k.proc.kill()
+    k.proc.wait()
+    k.close()
+    for leaf in CG.leaves():
+        poll(lambda leaf=leaf: rmdir(leaf), 10)
+    nothing_left("prepared, and the keeper died")
+    for stage in ("workspace", "root", "seccomp"):
+        k = K.Keeper(env={"SP_FAIL_STAGE": stage})
+        k.prepare(K.Spec(), CG)
+        try:
+            built = k.build(None, netns=net)
+        except (BrokenPipeError, ConnectionResetError):
+            built = False
+        if built:
+            k.end()
+            continue
+        tap.eq((k.failed or "?")[0], stage, f"prepared: {stage} fails")
+        tap.ok(k.gone(), f"prepared: {stage}: gone")
+        nothing_left(f"prepared: {stage}")
+    os.close(net)
+
+
 def nothing_to_run():
     """The reactor's words: they cost the process, not the sandbox."""
     k = sandbox()
@@ -342,6 +419,11 @@ def liars():
     broken("a message of another role", lambda k: k.send(8, b"\0" * 12))
     broken("its own kind of message", lambda k: k.send(K.READY, b"\0" * 4))
     broken("BUILD without SPEC", lambda k: k.send(K.BUILD_IT))
+    broken("PREPARE without SPEC", lambda k: k.send(K.PREPARE))
+    broken("PREPARE twice", lambda k: (k.prepare(K.Spec(), CG),
+                                       k.send(K.PREPARE)))
+    broken("BUILD without the network that it was prepared for",
+           lambda k: (k.prepare(K.Spec(), CG), k.send(K.BUILD_IT)))
     broken("RUN before BUILD", lambda k: k.send_sealed(
         K.RUN, K.run_body(["/bin/true"]), b"\1\0\0\0"))
     broken("an empty spec", lambda k: spec(k, b""))
@@ -385,4 +467,4 @@ def liars():
 
 
 run_all((timeouts, freezing, deaths, stuck, siblings, cpu, allocations, stages,
-         liars))
+         prepared, liars))

@@ -147,6 +147,9 @@ slot_begin(struct slot *s, bool via_veth)
 	for (i = 0; i < SLOT_KEEPERS && rc == SP_OK; i++)
 		if (s->keepers[i].side != 0)
 			rc = slot_keeper_start(&s->keepers[i]);
+	/* an ordinary user's needs the network's user namespace first */
+	if (rc == SP_OK && s->net_job != NULL && s->w->privileged)
+		slot_keeper_prepare(&s->keepers[0]);
 	return rc;
 }
 

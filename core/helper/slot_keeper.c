@@ -277,6 +277,12 @@ slot_keeper_start(struct slot_keeper *k)
 	return rc;
 }
 
+void
+slot_keeper_prepare(struct slot_keeper *k)
+{
+	keeper_send(k, MESSAGE_KEEPER_PREPARE, VIEW_NONE, -1);
+}
+
 int
 slot_keeper_build(struct slot_keeper *k, int net_fd, int workspace_fd)
 {

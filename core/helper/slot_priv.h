@@ -37,6 +37,8 @@ void slot_oracle_free(struct slot *s);
 
 /* Starts it and hands it its spec: 0; SP_E_*. */
 int slot_keeper_start(struct slot_keeper *k) must_check;
+/* Has it build what needs no network, while that is made. */
+void slot_keeper_prepare(struct slot_keeper *k);
 /* What else it needs, and BUILD; net_fd and workspace_fd, borrowed or -1. */
 int slot_keeper_build(struct slot_keeper *k, int net_fd,
     int workspace_fd) must_check;

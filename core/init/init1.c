@@ -22,6 +22,8 @@
 #include "init/sbox_root.h"
 #include "os/fd.h"
 
+enum { NETWORK_MS = 60 * 1000 }; /* as long as a slot may take to build */
+
 /* ---- the result, with the ruleset ------------------------------------------ */
 
 struct result {
@@ -45,6 +47,12 @@ init1_result(struct sbox_why *w, int sock, int *ruleset)
 	else if (*ruleset < 0)
 		return sbox_why_errno(w, EPROTO, "no ruleset");
 	return r.rc;
+}
+
+int
+init1_network(int sock, int netns)
+{
+	return fdmsg_send(sock, "n", 1, netns);
 }
 
 /* ---- building -------------------------------------------------------------- */
@@ -97,11 +105,35 @@ start_loopback(struct sbox_why *w)
 	return rc;
 }
 
+/* Until then it is the keeper's: nobody but us runs in here yet. */
 static int
-join_network(struct sbox *b, struct sbox_why *w)
+await_network(struct sbox *b, struct sbox_why *w, int sock)
+{
+	struct pollfd p = { sock, POLLIN, 0 };
+	char said;
+	int n, rc;
+
+	do
+		n = poll(&p, 1, NETWORK_MS);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return sbox_why_errno(w, n == 0 ? ETIMEDOUT : errno,
+		    "waiting for the network");
+	rc = fdmsg_recv(sock, &said, sizeof(said), &b->give[SANDBOX_FD_NETNS]);
+	if (rc != SP_OK || b->give[SANDBOX_FD_NETNS] < 0)
+		return sbox_why_errno(w, EPROTO, "no network came");
+	return SP_OK;
+}
+
+static int
+join_network(struct sbox *b, struct sbox_why *w, int sock)
 {
 	int rc = sbox_why_stage(w, SANDBOX_STAGE_NETWORK);
 
+	if (rc != SP_OK)
+		return rc;
+	if (b->net_later)
+		rc = await_network(b, w, sock);
 	if (rc != SP_OK)
 		return rc;
 	if (b->give[SANDBOX_FD_NETNS] < 0)
@@ -120,12 +152,12 @@ set_hostname(const struct sbox *b, struct sbox_why *w)
 }
 
 static int
-build(struct sbox *b, struct sbox_why *w, int *ruleset)
+build(struct sbox *b, struct sbox_why *w, int sock, int *ruleset)
 {
 	int rc = join_cgroup(b, w);
 
-	if (rc == SP_OK)
-		rc = join_network(b, w);
+	if (rc == SP_OK && !b->net_later)
+		rc = join_network(b, w, sock);
 	if (rc == SP_OK)
 		rc = set_hostname(b, w);
 	if (rc == SP_OK)
@@ -134,6 +166,8 @@ build(struct sbox *b, struct sbox_why *w, int *ruleset)
 		rc = sbox_why_stage(w, SANDBOX_STAGE_LANDLOCK);
 	if (rc == SP_OK)
 		rc = sbox_landlock_rules(b, w, ruleset);
+	if (rc == SP_OK && b->net_later)
+		rc = join_network(b, w, sock);
 	return rc;
 }
 
@@ -226,7 +260,7 @@ init1_main(struct sbox *b, int sock)
 	int ruleset = -1;
 
 	memset(&r, 0, sizeof(r));
-	r.rc = build(b, &r.why, &ruleset);
+	r.rc = build(b, &r.why, sock, &ruleset);
 	if (r.rc == SP_OK)
 		r.rc = settle(b, &r.why, &sock, &ruleset);
 	if (fdmsg_send(sock, &r, sizeof(r), r.rc == SP_OK ? ruleset : -1) !=

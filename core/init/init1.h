@@ -15,6 +15,13 @@
 void init1_main(struct sbox *b, int sock) __attribute__((noreturn));
 
 /*
+ * The network namespace for a pid 1 that waits for it (sbox.net_later).
+ * Context: keeper; does not block.
+ * Returns: 0; SP_E_GONE it has ended; SP_E_*.
+ */
+int init1_network(int sock, int netns) must_check;
+
+/*
  * The keeper's half of the result.
  * Owner:   *ruleset is the caller's.
  * Returns: 0; SP_E_GONE the child died; SP_E_* with *w.

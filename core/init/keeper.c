@@ -152,6 +152,28 @@ watch_init(struct keeper *k, struct sbox_why *why)
 	return SP_OK;
 }
 
+/* Before BUILD, which brings the network: what can be done without it. */
+static int
+take_prepare(struct keeper *k, struct channel_msg *m, struct wire *w)
+{
+	struct sbox_why why;
+	int rc;
+
+	(void)m;
+	if (wire_done(w) != SP_OK || !k->has_spec || sbox_local(&k->box) ||
+	    (k->spec.flags & SANDBOX_USERNS) || k->box.init_pid != 0 ||
+	    k->box.give[SANDBOX_FD_NETNS] >= 0)
+		return SP_E_PROTO;
+	memset(&why, 0, sizeof(why));
+	k->box.channel = channel_fd(k->helper);
+	rc = sbox_prepare(&k->box, &why);
+	if (rc != SP_OK && rc != SP_E_AGAIN) {
+		say_failed(k, &why);
+		keeper_end_begin(k);
+	}
+	return SP_OK;
+}
+
 static int
 take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 {
@@ -160,7 +182,8 @@ take_build(struct keeper *k, struct channel_msg *m, struct wire *w)
 	int rc;
 
 	(void)m;
-	if (wire_done(w) != SP_OK || !k->has_spec)
+	if (wire_done(w) != SP_OK || !k->has_spec ||
+	    (k->box.net_later && k->box.give[SANDBOX_FD_NETNS] < 0))
 		return SP_E_PROTO;
 	memset(&why, 0, sizeof(why));
 	k->box.channel = channel_fd(k->helper);
@@ -267,6 +290,7 @@ static const struct {
 } rows[] = {
 	{ MESSAGE_KEEPER_SPEC, take_spec },
 	{ MESSAGE_KEEPER_GIVE, take_give },
+	{ MESSAGE_KEEPER_PREPARE, take_prepare },
 	{ MESSAGE_KEEPER_BUILD, take_build },
 	{ MESSAGE_KEEPER_RUN, keeper_run_take },
 	{ MESSAGE_KEEPER_SIGNAL, keeper_run_signal },

@@ -157,7 +157,7 @@ start_init(struct sbox *b, struct sbox_why *w)
 	memset(&args, 0, sizeof(args));
 	args.flags = CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
 	    CLONE_NEWUTS;
-	if (b->give[SANDBOX_FD_NETNS] < 0)
+	if (b->give[SANDBOX_FD_NETNS] < 0 && !b->net_later)
 		args.flags |= CLONE_NEWNET;
 	if (b->cgroup_made && cgroup_unified(&b->cgroup) >= 0) {
 		args.flags |= CLONE_INTO_CGROUP;
@@ -210,16 +210,12 @@ note_root(struct sbox *b, struct sbox_why *w)
 	return SP_OK;
 }
 
-int
-sbox_build(struct sbox *b, struct sbox_why *why)
+static int
+begin(struct sbox *b, struct sbox_why *why)
 {
-	int rc = sbox_why_stage(why, SANDBOX_STAGE_SPEC);
+	int rc = SP_OK;
 
-	if (rc == SP_OK && sbox_local(b)) {
-		rc = make_cgroup(b, why);
-		return rc == SP_OK ? sbox_local_make(b, why) : rc;
-	}
-	if (rc == SP_OK && !(b->spec->flags & SANDBOX_USERNS) &&
+	if (!(b->spec->flags & SANDBOX_USERNS) &&
 	    (b->spec->uid == 0 || b->spec->gid == 0 || b->spec->init_uid == 0))
 		rc = sbox_why_errno(why, EINVAL,
 		    "a sandbox does not run as root");
@@ -239,6 +235,35 @@ sbox_build(struct sbox *b, struct sbox_why *why)
 		rc = sbox_workspace_make(b, why);
 	if (rc == SP_OK)
 		rc = start_init(b, why);
+	return rc;
+}
+
+int
+sbox_prepare(struct sbox *b, struct sbox_why *why)
+{
+	int rc = sbox_why_stage(why, SANDBOX_STAGE_SPEC);
+
+	b->net_later = true;
+	return rc == SP_OK ? begin(b, why) : rc;
+}
+
+int
+sbox_build(struct sbox *b, struct sbox_why *why)
+{
+	int rc = SP_OK;
+
+	if (b->net_later) {
+		/* one that has ended already has said why */
+		(void)!init1_network(b->lifeline, b->give[SANDBOX_FD_NETNS]);
+	} else {
+		rc = sbox_why_stage(why, SANDBOX_STAGE_SPEC);
+		if (rc == SP_OK && sbox_local(b)) {
+			rc = make_cgroup(b, why);
+			return rc == SP_OK ? sbox_local_make(b, why) : rc;
+		}
+		if (rc == SP_OK)
+			rc = begin(b, why);
+	}
 	if (rc == SP_OK)
 		rc = await_init(b, why);
 	if (rc == SP_OK)

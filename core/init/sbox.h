@@ -23,6 +23,7 @@ struct sbox {
 	uid_t uid, init_uid;
 	gid_t gid;
 
+	bool net_later; /* pid 1 waits for its network; see sbox_prepare() */
 	bool cgroup_made;
 	struct cgroup cgroup;
 	int seed_mnt, assets_mnt; /* not attached yet; -1 none */
@@ -40,6 +41,15 @@ struct sbox {
 
 /* Nothing is made yet; every descriptor is -1. */
 void sbox_init(struct sbox *b);
+
+/*
+ * Makes all but the network: pid 1 builds its root meanwhile, and waits for
+ * the network before it gives its privilege up.
+ * Context: as sbox_build(), which must follow with the network given.
+ * Owner:   sbox_clear(), also after a failure.
+ * Returns: as sbox_build().
+ */
+int sbox_prepare(struct sbox *b, struct sbox_why *why) must_check;
 
 /*
  * Makes everything up to pid 1, or nothing.

@@ -129,7 +129,8 @@ enum message_type {
 			       bytes that are whole lines */
 	/*
 	 * Helper to a keeper.  SPEC, GIVE (as many as the spec needs), then
-	 * BUILD; all else after its READY.
+	 * BUILD; all else after its READY.  PREPARE before the network's GIVE
+	 * has it build meanwhile all that the network is not needed for.
 	 */
 	MESSAGE_KEEPER_SPEC = 128, /* fd sealed memfd: sandbox_msg_spec */
 	MESSAGE_KEEPER_GIVE, /* fd; u8 enum sandbox_fd, u32 index */
@@ -149,6 +150,7 @@ enum message_type {
 	MESSAGE_KEEPER_END,
 	/* u32 request, u16 port: a socket to 127.0.0.1 in its network, please */
 	MESSAGE_KEEPER_CONNECT,
+	MESSAGE_KEEPER_PREPARE, /* empty */
 	/* keeper to helper */
 	MESSAGE_KEEPER_READY =
 	    144, /* u32 pid of pid 1, as the helper sees it */

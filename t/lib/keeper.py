@@ -15,7 +15,7 @@ PROGRAM = os.path.join(BUILD, "sallyport-init")
 
 # core/ipc/message.h
 (SPEC, GIVE, BUILD_IT, RUN, SIGNAL, FREEZE, FILE, FILE_PUT, SHARE, END,
- CONNECT) = range(128, 139)
+ CONNECT, PREPARE) = range(128, 140)
 (READY, FAILED, STDIO, STARTED, NOT_STARTED, EXITED, FROZEN, FILE_DONE,
  FILE_DATA, SHARED, EMPTY, STUCK, GONE, EVENT, WATCH,
  CONNECTED) = range(144, 160)
@@ -214,8 +214,12 @@ class Keeper:
                 return msg
 
     # ---- the usual
-    def build(self, spec, cgroups=None, **fds):
-        """fds: netns=, seed=, workspace=, upper=, assets=, disk="""
+    def prepare(self, spec, cgroups=None):
+        """As far as it goes without a network; build(None, netns=fd) next."""
+        self.tell(spec, cgroups)
+        self.send(PREPARE)
+
+    def tell(self, spec, cgroups):
         self.spec = spec
         self.send_sealed(SPEC, spec.encode())
         if cgroups:
@@ -223,6 +227,11 @@ class Keeper:
                 self.send(GIVE, struct.pack("<BI", FD_CGROUP,
                                             index | (CGROUP_V1 if v1 else 0)),
                           fd)
+
+    def build(self, spec, cgroups=None, **fds):
+        """fds: netns=, seed=, workspace=, upper=, assets=, disk="""
+        if spec is not None:
+            self.tell(spec, cgroups)
         kinds = dict(netns=FD_NETNS, seed=FD_SEED, workspace=FD_WORKSPACE,
                      upper=FD_UPPER, assets=FD_ASSETS, disk=FD_DISK)
         for name, fd in fds.items():
