@@ -236,9 +236,13 @@ slot_begin_end(struct slot *s)
 	size_t i;
 
 	s->state = SLOT_ENDING;
-	/* the numbers stay the keepers', until they have answered */
+	/*
+	 * The numbers stay the keepers', until they have answered.  How an
+	 * oracle is killed by this is no verdict: the end tells of it.
+	 */
 	for (i = 0; i < s->calls_n; i++)
-		if (s->calls[i].own != NULL) {
+		if (s->calls[i].own != NULL ||
+		    slot_keeper_is_oracle(&s->keepers[s->calls[i].keeper])) {
 			s->calls[i].own = NULL;
 			s->calls[i].forgotten = true;
 		}
