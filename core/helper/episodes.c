@@ -265,6 +265,37 @@ ep_give(struct ep *p, uint32_t request)
 	episodes_tell_made(p, request);
 }
 
+/* All that an earlier reactor left has been told, but what is being reset. */
+static void
+ep_resume_on(struct episodes *e)
+{
+	size_t i;
+
+	if (!e->resuming)
+		return;
+	for (i = 0; i < e->eps_n; i++)
+		if (e->eps[i]->use == EP_RESETTING && e->eps[i]->request == 0)
+			return;
+	e->resuming = false;
+	episodes_tell_resumed(e);
+}
+
+/* A reset that outlived its reactor: the next one has it as it now is. */
+static void
+ep_inherit(struct ep *old, struct ep *fresh)
+{
+	fresh->use = EP_OWNED;
+	fresh->request = 0;
+	fresh->pair = NULL;
+	slot_own(fresh->slot);
+	memcpy(fresh->name, old->name, sizeof(fresh->name));
+	if (!old->e->resuming)
+		return; /* it will ask */
+	episodes_tell_named(fresh);
+	episodes_tell_made(fresh, 0);
+	ep_resume_on(old->e);
+}
+
 /* The old one is empty and the fresh one is ready: it is done. */
 static void
 ep_reset_done(struct ep *old)
@@ -275,10 +306,14 @@ ep_reset_done(struct ep *old)
 	old->use = EP_NONE;
 	old->pair = NULL;
 	old->slot->owned = false;
-	episodes_tell_ended(old, request, 0, VIEW_NONE);
-	failpoint_reach("reset.ended");
-	ep_give(fresh, request);
-	memcpy(fresh->name, old->name, sizeof(fresh->name));
+	if (request == 0) {
+		ep_inherit(old, fresh);
+	} else {
+		episodes_tell_ended(old, request, 0, VIEW_NONE);
+		failpoint_reach("reset.ended");
+		ep_give(fresh, request);
+		memcpy(fresh->name, old->name, sizeof(fresh->name));
+	}
 	failpoint_reach("reset.given");
 	episodes_warm_later(old->e);
 }
@@ -305,14 +340,29 @@ episodes_on_ready(void *arg, struct slot *s)
 		p->env->backoff_ms = 0;
 }
 
+/* Its reset was refused, and nobody knows of it any more. */
+static void
+ep_orphan(struct ep *p)
+{
+	p->use = p->emptied ? EP_NONE : EP_ENDING;
+	p->request = 0;
+	if (p->emptied)
+		p->slot->owned = false;
+}
+
 /* Its fresh one came to nothing, or the old one does not empty. */
 static void
 ep_reset_refuse(struct ep *old, unsigned why, struct view what)
 {
+	old->pair = NULL;
+	if (old->request == 0) {
+		ep_orphan(old);
+		ep_resume_on(old->e);
+		return;
+	}
 	episodes_tell_refused(old->e, old->request, why, what);
 	old->use = EP_REFUSED;
 	old->request = 0;
-	old->pair = NULL;
 }
 
 void
@@ -697,7 +747,8 @@ ask_resume(struct episodes *e, struct channel_msg *m)
 			episodes_tell_named(e->eps[i]);
 			episodes_tell_made(e->eps[i], 0);
 		}
-	episodes_tell_resumed(e);
+	e->resuming = true;
+	ep_resume_on(e);
 	return SP_OK;
 }
 
@@ -746,19 +797,19 @@ ep_reactor_lost(struct ep *p)
 		p->use = EP_WARM;
 		break;
 	case EP_RESETTING:
+		p->request = 0;
+		if (p->name[0] != '\0')
+			break; /* whoever had it comes back for it */
 		p->pair->use = EP_WARM;
 		p->pair->pair = NULL;
 		p->pair = NULL;
 		p->use = EP_ENDING;
-		p->request = 0;
 		break;
 	case EP_ENDING:
 		p->request = 0;
 		break;
 	case EP_REFUSED:
-		/* nobody knows of it any more */
-		p->use = p->emptied ? EP_NONE : EP_ENDING;
-		p->request = 0;
+		ep_orphan(p);
 		break;
 	case EP_NONE:
 	case EP_WARM:
@@ -785,6 +836,7 @@ episodes_reactor(struct episodes *e,
 		episodes_warm(e);
 		return;
 	}
+	e->resuming = false;
 	for (i = 0; i < e->eps_n; i++)
 		ep_reactor_lost(e->eps[i]);
 	for (i = 0; i < e->envs_n; i++) {

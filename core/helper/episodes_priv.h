@@ -36,7 +36,8 @@ enum ep_use {
 	EP_CREATE, /* being built for ep.request */
 	EP_FRESH, /* takes the place of ep.pair, once that is empty */
 	EP_OWNED, /* the reactor's */
-	EP_RESETTING, /* ends for ep.request; ep.pair takes its place */
+	EP_RESETTING, /* ends for ep.request (0: for the next reactor); ep.pair
+			 takes its place */
 	EP_ENDING, /* ends for ep.request, 0: of itself */
 	EP_REFUSED, /* its reset was refused: it may be asked for again */
 };
@@ -75,6 +76,7 @@ struct episodes {
 	    *send)(void *arg, enum message_type type, struct view body, int fd);
 	void *send_arg;
 	bool serving; /* a reactor was there */
+	bool resuming; /* it asked what there is, and was not told all of it */
 	bool stopping;
 	struct poller_timer *stop_timer;
 	struct poller_timer *warm_timer; /* of episodes_warm_later() */
