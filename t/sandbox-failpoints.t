@@ -168,7 +168,9 @@ class Host:
     def quiet(self):
         """What goes on behind an answer is over: one sandbox is left."""
         end = time.monotonic() + PATIENCE
-        while self.g.p.poll() is None and len(self.leaves()) > LEAVES:
+        # the sweep goes on after the last group went
+        while self.g.p.poll() is None and (
+                len(self.leaves()) > LEAVES or "slot.free" not in steps()):
             if time.monotonic() > end:
                 raise TimeoutError("the old sandbox is not swept")
             time.sleep(0.01)

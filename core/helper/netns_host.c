@@ -204,8 +204,9 @@ netns_cut(const struct netns_plan *p, struct buf *err)
 			rc = SP_OK;
 		netns_host_first(&first, rc, err, p->veth, &n);
 		nl_sock_close(&n);
-		failpoint_reach("cut.link");
 	}
+	/* also where it went with its namespace, which the kernel does late */
+	failpoint_reach("cut.link");
 	rc = nl_sock_open(&n, NETLINK_NETFILTER);
 	if (rc != SP_OK) {
 		netns_host_first(&first, rc, err, "netfilter", &n);
