@@ -170,7 +170,8 @@ class Host:
         end = time.monotonic() + PATIENCE
         # the sweep goes on after the last group went
         while self.g.p.poll() is None and (
-                len(self.leaves()) > LEAVES or "slot.free" not in steps()):
+                len(self.leaves()) > LEAVES or
+                not {"slot.free", "reset.given"} <= set(steps())):
             if time.monotonic() > end:
                 raise TimeoutError("the old sandbox is not swept")
             time.sleep(0.01)
