@@ -3,6 +3,7 @@
 #include "lifecycle.h"
 
 #include "base/mem.h"
+#include "gate/bound.h"
 #include "gate/door.h"
 #include "gate/feed.h"
 #include "gate/websock.h"
@@ -36,6 +37,7 @@ struct socket {
 	struct lifecycle_lease *lease; /* NULL: none, or let go of */
 	struct lifecycle_run *run; /* under way */
 	uint64_t since_us; /* it began */
+	struct bound_ticket place, turn; /* of the socket; of that run */
 	STAILQ_HEAD(, pending) pending; /* came meanwhile */
 	size_t pending_n, pending_bytes;
 	struct loop_timer *again; /* attaches once more */
@@ -44,8 +46,6 @@ struct socket {
 	bool working; /* up the stack */
 	char episode[EPISODE_ID_MAX + 1]; /* for the log */
 };
-
-static unsigned sockets_n;
 
 static void socket_work(struct socket *s);
 static void socket_begin(struct socket *s);
@@ -145,6 +145,7 @@ socket_leave(struct socket *s, bool close)
 	if (s->run != NULL)
 		lifecycle_run_forget(s->run);
 	s->run = NULL;
+	bound_give(&s->turn);
 	lifecycle_lease_detach(l, close ? 0 : s->conf->grace_ms);
 }
 
@@ -213,16 +214,15 @@ answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
 }
 
 static void
-answer_fault(struct socket *s, const struct lifecycle_run *run,
+answer_fault(struct socket *s, enum lifecycle_op op, struct view data,
     const struct lifecycle_fault *f)
 {
 	enum { RPC_INTERNAL = -32603 };
 	struct buf frame = BUF_INIT(FAULT_MAX);
 
-	if (run->op == LIFECYCLE_MCP)
+	if (op == LIFECYCLE_MCP)
 		socket_send(s,
-		    lifecycle_frame_rpc_error(&frame, buf_view(&run->data),
-			RPC_INTERNAL, f),
+		    lifecycle_frame_rpc_error(&frame, data, RPC_INTERNAL, f),
 		    &frame);
 	else
 		send_fault(s, f);
@@ -236,6 +236,7 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 	struct lifecycle_fault f = { .cause = body, .tail = tail };
 
 	s->run = NULL;
+	bound_give(&s->turn);
 	if (o == LIFECYCLE_OK &&
 	    body.n + FRAME_OVERHEAD > s->conf->reply_max_bytes) {
 		o = LIFECYCLE_TOO_LARGE;
@@ -250,7 +251,7 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 		if (o == LIFECYCLE_UNCLEAN)
 			f.message = "teardown incomplete: workload cgroup did "
 				    "not empty; workspace restore refused";
-		answer_fault(s, run, &f);
+		answer_fault(s, run->op, buf_view(&run->data), &f);
 	}
 	socket_work(s);
 }
@@ -402,8 +403,25 @@ socket_run(struct socket *s, const struct lifecycle_frame *f)
 		.cause = VIEW("out of memory: try again later") };
 
 	if (lifecycle_run_start(s->lease, f->op, f->data, socket_on_answer, s,
-		&s->run) != SP_OK)
-		send_fault(s, &nomem);
+		&s->run) == SP_OK)
+		return;
+	bound_give(&s->turn);
+	socket_log(s, lifecycle_call_op(f->op), "no_memory");
+	send_fault(s, &nomem);
+}
+
+/* Over a bound of the door: it is told so, and the socket stays. */
+static void
+socket_limited(struct socket *s, const struct lifecycle_frame *f,
+    enum bound_word w)
+{
+	const struct lifecycle_fault fault = { .message = bound_reason(w),
+		.code = "TOO_MANY_CALLS",
+		.reason = "limited",
+		.cause = view_str(bound_reason(w)) };
+
+	socket_log(s, lifecycle_call_op(f->op), "limited");
+	answer_fault(s, f->op, f->data, &fault);
 }
 
 static void
@@ -411,11 +429,16 @@ socket_frame(struct socket *s, struct view text)
 {
 	struct lifecycle_lease *l = s->lease;
 	struct lifecycle_frame f;
+	enum bound_word w;
 
 	s->since_us = loop_now_us(gate_loop(s->r->gate));
 	if (lifecycle_frame_read(text, &f) != SP_OK) {
 		socket_log(s, "frame", "malformed");
 		send_malformed(s, f.code, f.why);
+	} else if (f.op != LIFECYCLE_CLOSE &&
+	    (w = bound_call(gate_bound(s->r->gate), s->r, &s->turn)) !=
+		BOUND_TAKEN) {
+		socket_limited(s, &f, w);
 	} else if (f.op != LIFECYCLE_CLOSE) {
 		socket_run(s, &f);
 	} else {
@@ -570,6 +593,7 @@ on_head(struct gate_request *r)
 {
 	const struct lifecycle_conf *conf = r->conf;
 	enum gate_verdict v = asked(r);
+	enum bound_word word;
 	struct socket *s;
 
 	if (v != GATE_PASS)
@@ -580,20 +604,16 @@ on_head(struct gate_request *r)
 	if (gate_episodes(r->gate) == NULL)
 		return deny(r, 503, "helper_gone",
 		    "there is no helper to make an episode");
-	if (sockets_n >= conf->sockets)
-		return deny(r, 503, "too_many_sockets",
-		    "as many connections are open as may be: close one, or "
-		    "raise sockets");
 	s = mem_calloc(1, sizeof(*s));
 	if (s == NULL)
 		return GATE_FAIL;
 	s->r = r;
 	s->conf = conf;
 	STAILQ_INIT(&s->pending);
-	sockets_n++;
 	r->ctx = s;
 	r->streams = true;
-	return GATE_PASS;
+	word = bound_socket(gate_bound(r->gate), r, &s->place);
+	return word == BOUND_TAKEN ? GATE_PASS : bound_deny(r, word);
 }
 
 static enum gate_verdict
@@ -649,7 +669,8 @@ on_finish(struct gate_request *r)
 	while ((p = STAILQ_FIRST(&s->pending)) != NULL)
 		pending_drop(s, p);
 	loop_timer_free(s->again);
-	sockets_n--;
+	bound_give(&s->turn);
+	bound_give(&s->place);
 	mem_free(s);
 	return GATE_PASS;
 }

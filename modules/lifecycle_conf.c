@@ -3,7 +3,7 @@
 
 #define LIFECYCLE(field) offsetof(struct lifecycle_conf, field)
 
-enum { MIB = 1024 * 1024, LIFECYCLE_SOCKETS_MAX = 100000 };
+enum { MIB = 1024 * 1024 };
 
 static const struct conf_directive rows[] = {
 	{ .name = "lifecycle",
@@ -69,15 +69,6 @@ static const struct conf_directive rows[] = {
 	    .args = "off | TIME",
 	    .doc = "How often the client is pinged, and how long it may take "
 		   "to answer that." },
-	{ .name = "sockets",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_NUMBER,
-	    .offset = LIFECYCLE(sockets),
-	    .min = 1,
-	    .max = LIFECYCLE_SOCKETS_MAX,
-	    .def = "1000",
-	    .doc = "Connections at once: of more the handshake is refused "
-		   "with 503." },
 	{ .name = NULL },
 };
 

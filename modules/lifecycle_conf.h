@@ -13,7 +13,6 @@ struct lifecycle_conf {
 	uint64_t message_max_bytes; /* of one frame that comes */
 	uint64_t reply_max_bytes; /* of what waits to leave */
 	uint64_t ping_ms; /* between pings, and for a pong; 0 none */
-	uint64_t sockets; /* connections at once */
 };
 
 extern const struct conf_module lifecycle_conf;

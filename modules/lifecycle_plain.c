@@ -4,6 +4,7 @@
 #include "lifecycle.h"
 
 #include "base/mem.h"
+#include "gate/bound.h"
 #include "gate/door.h"
 #include "json/jscan.h"
 #include "json/jwrite.h"
@@ -20,6 +21,7 @@ struct plain {
 	struct lifecycle_lease *lease;
 	struct lifecycle_run *run;
 	uint64_t since_us;
+	struct bound_ticket place;
 };
 
 /* ---- answers -------------------------------------------------------------- */
@@ -231,6 +233,7 @@ on_head(struct gate_request *r)
 	const struct lifecycle_plain_conf *conf = r->conf;
 	struct view path = r->location->path;
 	bool state = view_ends(path, VIEW("/state"));
+	enum bound_word word;
 	struct plain *p;
 
 	r->allow = state ? "GET" : "POST";
@@ -253,7 +256,8 @@ on_head(struct gate_request *r)
 	    : view_ends(path, VIEW("/step")) ? LIFECYCLE_STEP
 					     : LIFECYCLE_RESET;
 	r->ctx = p;
-	return GATE_PASS;
+	word = bound_call(gate_bound(r->gate), r, &p->place);
+	return word == BOUND_TAKEN ? GATE_PASS : bound_deny(r, word);
 }
 
 static enum gate_verdict
@@ -285,6 +289,7 @@ on_finish(struct gate_request *r)
 	if (p == NULL)
 		return GATE_PASS;
 	plain_leave(p);
+	bound_give(&p->place);
 	mem_free(p);
 	return GATE_PASS;
 }

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "gate/bound.h"
 #include "gate/door.h"
 #include "gate/feed.h"
 #include "gate/metrics.h"
@@ -18,7 +19,6 @@
 enum { OBSERVE_ID_MAX = 64 };
 
 /* All of this process's. */
-static LIST_HEAD(, observe_call) observers = LIST_HEAD_INITIALIZER(observers);
 static uint64_t *observers_now, *observers_dropped;
 
 static enum gate_verdict
@@ -29,6 +29,22 @@ observe_deny(struct gate_request *r, unsigned status, const char *code,
 	r->code = code;
 	r->reason = reason;
 	return GATE_DENY;
+}
+
+static void
+observe_log(const struct observe_call *c, const char *operation,
+    const char *outcome)
+{
+	const struct door_operation op = {
+		.principal = "observer",
+		.door = "observe",
+		.operation = operation,
+		.episode = view_str(c->episode),
+		.outcome = outcome,
+		.us = clock_us() - c->started_us,
+	};
+
+	door_log(c->r, &op);
 }
 
 /* ---- the end ---------------------------------------------------------------- */
@@ -291,17 +307,6 @@ observe_types(const struct observe_conf *conf)
 	return types;
 }
 
-static bool
-observe_has_place(const struct observe_conf *conf)
-{
-	const struct observe_call *c;
-	uint64_t n = 0;
-
-	LIST_FOREACH (c, &observers, link)
-		n += c->conf == conf;
-	return n < conf->observers;
-}
-
 static struct observe_call *
 observe_new(struct gate_request *r, const struct episode *ep)
 {
@@ -324,7 +329,6 @@ observe_new(struct gate_request *r, const struct episode *ep)
 	c->reader.ready = observe_on_ready;
 	c->reader.reset = observe_on_reset;
 	c->reader.arg = c;
-	LIST_INSERT_HEAD(&observers, c, link);
 	++*observers_now;
 	r->ctx = c;
 	return c;
@@ -398,6 +402,7 @@ observe_on_message(struct gate_request *r)
 	struct observe_call *c;
 	struct episode *ep;
 	enum gate_verdict v = door_episode(r, conf->environment, &ep);
+	enum bound_word word;
 	uint64_t from;
 	int rc;
 
@@ -412,13 +417,14 @@ observe_on_message(struct gate_request *r)
 		    "since and Last-Event-ID are numbers of events");
 	if (rc != SP_OK)
 		return GATE_FAIL;
-	if (!observe_has_place(conf))
-		return observe_deny(r, 503, "too_many_observers",
-		    "as many observers as may be are there: raise "
-		    "\"observers\"");
 	c = observe_new(r, ep);
 	if (c == NULL)
 		return GATE_FAIL;
+	word = bound_socket(gate_bound(r->gate), r, &c->place);
+	if (word != BOUND_TAKEN) {
+		c->over = true;
+		return bound_deny(r, word);
+	}
 	c->reader.next = from;
 	c->replay =
 	    view_eq(query_raw(r->x->request.query, VIEW("follow")), VIEW("0"));
@@ -427,6 +433,8 @@ observe_on_message(struct gate_request *r)
 		c->over = true;
 		return rc == SP_E_GONE ? GATE_HOLD : GATE_FAIL;
 	}
+	c->attached = true;
+	observe_log(c, "attach", "ok");
 	feed_read_start(feed_of(ep), &c->reader);
 	observe_pump(c);
 	return GATE_HOLD;
@@ -440,18 +448,15 @@ observe_on_finish(struct gate_request *r)
 	r->ctx = NULL;
 	if (c == NULL)
 		return GATE_PASS;
-	door_log(r,
-	    &(const struct door_operation){ .principal = "observer",
-		.door = "observe",
-		.operation = "observe",
-		.episode = view_str(c->episode),
-		.outcome = r->outcome != NULL ? r->outcome : "ok",
-		.us = clock_us() - c->started_us });
+	observe_log(c, c->attached ? "detach" : "attach",
+	    r->outcome != NULL ? r->outcome
+		: c->attached  ? "ok"
+			       : "failed");
 	feed_read_stop(&c->reader);
 	observe_ws_clear(c);
 	loop_timer_free(c->timer);
 	buf_clear(&c->line);
-	LIST_REMOVE(c, link);
+	bound_give(&c->place);
 	--*observers_now;
 	mem_free(c);
 	return GATE_PASS;

@@ -2,8 +2,7 @@
 #ifndef SP_MODULES_OBSERVE_CALL_H
 #define SP_MODULES_OBSERVE_CALL_H
 
-#include <sys/queue.h>
-
+#include "gate/bound.h"
 #include "gate/feed.h"
 #include "gate/gate.h"
 #include "observe_conf.h"
@@ -12,7 +11,6 @@ struct websock;
 
 /* One observer. */
 struct observe_call {
-	LIST_ENTRY(observe_call) link;
 	struct gate_request *r;
 	const struct observe_conf *conf;
 	struct feed_reader reader;
@@ -20,10 +18,12 @@ struct observe_call {
 	struct buf line; /* scratch */
 	bool full; /* it takes nothing now */
 	bool replay; /* ends where live ones would begin */
+	bool attached; /* it was told to, and logged */
 	bool over; /* nothing more is sent */
 	uint32_t resets; /* of the episode: part of ids */
 	struct websock *ws; /* NULL: server-sent events */
 	uint64_t started_us;
+	struct bound_ticket place;
 	char episode[EPISODE_ID_MAX + 1];
 };
 

@@ -7,7 +7,6 @@
 struct observe_conf {
 	const struct conf_environment *environment;
 	struct conf_list stream; /* checked names */
-	uint64_t observers; /* at once */
 	uint64_t slow_ms; /* without taking a byte */
 };
 

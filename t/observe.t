@@ -46,7 +46,7 @@ environment relayed {{
 server {{
     listen 127.0.0.1:0;
     location /observe {{
-        observe; environment box; token env:OBSERVER; observers 4;
+        observe; environment box; token env:OBSERVER; sockets 4;
         stream harness_events fs_diff process network resource model;
         slow_timeout 1s;
     }}
@@ -380,7 +380,7 @@ def test_many(g):
     os_ = [Observer(g) for _ in range(4)]
     tap.ok(all(o.until(lambda e: True) for o in os_), "four observers")
     st, r = status_of(g, "/observe", ("Authorization", f"Bearer {TOKEN}"))
-    tap.ok(st == 503 and b"detail" in r.body, "one more is refused", r.body)
+    tap.ok(st == 429 and b"detail" in r.body, "one more is refused", r.body)
     for o in os_:
         o.close()
 

@@ -146,6 +146,8 @@ struct conf_limits {
 	uint64_t header_max_n;
 	uint64_t max_connections; /* of a listener; 0 no limit */
 	uint64_t max_connections_per_address; /* likewise, there */
+	uint64_t sockets; /* that last, of a door's location */
+	uint64_t max_calls_per_second; /* likewise, there; 0 no limit */
 	uint64_t output_buffer_bytes; /* reply bytes queued before the upstream
 					 is paused */
 };

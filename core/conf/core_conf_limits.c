@@ -127,6 +127,31 @@ const struct conf_directive core_conf_limits[] = {
 	    .args = "NUMBER",
 	    .doc = "The same of each client's address (of IPv6 ones: of each "
 		   "/64).\nRequests on one too many get 429." },
+	{ .name = "sockets",
+	    .scopes = ALL,
+	    .type = CONF_NUMBER,
+	    .flags = CONF_INHERITS,
+	    .offset = LIMIT(sockets),
+	    .min = 1,
+	    .max = 1000000,
+	    .def = "4096",
+	    .args = "NUMBER",
+	    .doc = "Most WebSockets and event streams open at once at each "
+		   "location of a door\n(lifecycle, mcp_agent, mcp_grader, "
+		   "observe); of a listener inside, in each\nepisode.\nOne too "
+		   "many is refused with 429." },
+	{ .name = "max_calls_per_second",
+	    .scopes = ALL,
+	    .type = CONF_NUMBER,
+	    .flags = CONF_INHERITS,
+	    .offset = LIMIT(max_calls_per_second),
+	    .max = 1000000,
+	    .def = "0",
+	    .args = "NUMBER",
+	    .doc = "Most operations in a second at each such location, "
+		   "counted likewise; 0 sets no\nlimit.\nOne too many is "
+		   "refused with 429, over a WebSocket with an error; the "
+		   "socket\nstays open." },
 	{ .name = "output_buffer",
 	    .scopes = ALL,
 	    .type = CONF_SIZE,

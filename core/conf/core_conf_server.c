@@ -435,7 +435,11 @@ const struct conf_directive core_conf_location[] = {
 	    .max = 1000000,
 	    .def = "0",
 	    .args = "NUMBER",
-	    .doc = "The same of this location." },
+	    .doc = "The same of this location.\nOf a door it is the most "
+		   "operations under way, counted apart from the server's; "
+		   "0\nis 4096 then.\nOne too many is refused with 429, "
+		   "over a WebSocket with an error; the socket\nstays "
+		   "open." },
 	{ .name = "token",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_SECRET,

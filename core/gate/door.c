@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "base/utf8.h"
 #include "gate/gate_priv.h"
+#include "gate/session.h"
 #include "http/query.h"
 
 /* ---- which episode ---------------------------------------------------------- */
@@ -79,6 +80,67 @@ door_episode_inside(struct gate_request *r, struct view named,
 	return GATE_PASS;
 }
 
+/*
+ * The session's key: whoever has that of a session which is named as an
+ * episode is that one's agent.  GATE_PASS with *out, NULL: no such key came.
+ */
+static enum gate_verdict
+door_episode_keyed(struct gate_request *r, const struct conf_environment *env,
+    struct view named, struct episode **out)
+{
+	const struct roster *o = gate_roster(r->gate);
+	const struct roster_session *s = NULL;
+	struct episode *ep;
+	struct view key;
+
+	*out = NULL;
+	/* with a token in the location that is what is sent */
+	if (r->location->token != NULL ||
+	    session_key(&r->x->request.fields, &key) != SP_OK || key.p == NULL)
+		return GATE_PASS;
+	s = roster_by_key(o, key);
+	if (s == NULL && !roster_ready(o) &&
+	    door_count(gate_episodes(r->gate), env, &ep) > 1)
+		return door_deny(r, 503, "no_sessions",
+		    "it is not known yet which keys there are: try again");
+	if (s == NULL)
+		return GATE_PASS;
+	if (named.n > 0 && !view_eq(named, s->m.id))
+		return door_deny(r, 400, "episode_mismatch",
+		    "the key is of another episode than the one that is "
+		    "named: name none");
+	ep = episode_find(gate_episodes(r->gate), s->m.id);
+	if (ep == NULL || !door_serves(ep, env))
+		return door_deny(r, 404, "unknown_episode",
+		    "no episode is named as the session of this key");
+	if (arena_dup(r->x->arena, s->m.id, &r->session) != SP_OK)
+		return GATE_FAIL;
+	*out = ep;
+	return GATE_PASS;
+}
+
+/* Nobody said which. */
+static enum gate_verdict
+door_episode_only(struct gate_request *r, const struct conf_environment *env,
+    struct episode **out)
+{
+	size_t n = door_count(gate_episodes(r->gate), env, out);
+	struct view key;
+
+	if (n == 1)
+		return GATE_PASS;
+	if (n == 0)
+		return door_deny(r, 503, "no_episode",
+		    "there is no episode: an orchestrator's reset makes one");
+	if (r->location->token == NULL &&
+	    session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
+		return door_deny(r, 401, "unauthorized",
+		    "that key is no session's");
+	return door_deny(r, 400, "episode_needed",
+	    "there are several episodes: name one with X-Episode-Id or "
+	    "?episode=, or send the key of the session of its name");
+}
+
 static enum gate_verdict
 door_episode_named(struct gate_request *r, const struct conf_environment *env,
     struct view named, struct episode **out)
@@ -89,13 +151,27 @@ door_episode_named(struct gate_request *r, const struct conf_environment *env,
 	/* that there is one of that id is not told to those who may not ask */
 	if (r->location->token == NULL && door_count(set, env, &one) > 1)
 		return door_deny(r, 401, "unauthorized",
-		    "an id does not authorise: the location needs a token "
-		    "where there are several episodes");
+		    "an id does not authorise: of several episodes one is "
+		    "named by the key of the session of its name, or the "
+		    "location has a token");
 	if (ep == NULL || !door_serves(ep, env))
 		return door_deny(r, 404, "unknown_episode",
 		    "there is no episode of that id");
 	*out = ep;
 	return GATE_PASS;
+}
+
+/* By a listener of the host: the key, then the name, then the only one. */
+static enum gate_verdict
+door_episode_outside(struct gate_request *r, const struct conf_environment *env,
+    struct view named, struct episode **out)
+{
+	enum gate_verdict v = door_episode_keyed(r, env, named, out);
+
+	if (v != GATE_PASS || *out != NULL)
+		return v;
+	return named.n > 0 ? door_episode_named(r, env, named, out)
+			   : door_episode_only(r, env, out);
 }
 
 enum gate_verdict
@@ -106,7 +182,6 @@ door_episode(struct gate_request *r, const struct conf_environment *env,
 	struct buf named = BUF_INIT(EPISODE_ID_MAX);
 	enum gate_verdict v = GATE_FAIL;
 	int rc = door_named(r, &named);
-	size_t n;
 
 	*out = NULL;
 	if (rc == SP_E_SYNTAX)
@@ -120,17 +195,8 @@ door_episode(struct gate_request *r, const struct conf_environment *env,
 		    "there is no helper to make an episode");
 	else if (r->episode.n > 0)
 		v = door_episode_inside(r, buf_view(&named), out);
-	else if (buf_len(&named) > 0)
-		v = door_episode_named(r, env, buf_view(&named), out);
-	else if ((n = door_count(set, env, out)) == 1)
-		v = GATE_PASS;
-	else if (n == 0)
-		v = door_deny(r, 503, "no_episode",
-		    "there is no episode: an orchestrator's reset makes one");
 	else
-		v = door_deny(r, 400, "episode_needed",
-		    "there are several episodes: name one with X-Episode-Id "
-		    "or ?episode=");
+		v = door_episode_outside(r, env, buf_view(&named), out);
 	buf_clear(&named);
 	if (v != GATE_PASS)
 		*out = NULL;

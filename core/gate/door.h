@@ -11,15 +11,18 @@
 #include "gate/gate.h"
 
 /*
- * The episode: that of the listener which accepted it; else the one named by
- * X-Episode-Id or ?episode=; else the environment's only one.  An id is no
- * credential: without a token in the location, one of several is refused.
+ * The episode: that of the listener which accepted it; else, where the
+ * location has no token, the one whose name is the session's whose key came;
+ * else the one named by X-Episode-Id or ?episode=; else the environment's only
+ * one.  An id is no credential: without a token or such a key, one of several
+ * is refused.
  * Context: a hook, HEAD or MESSAGE.
  * Parameters: env, of the location; NULL in an `inside` block.
  * Returns: GATE_PASS with *out; GATE_DENY with r->status and reason: 400 names
  *          that disagree, or none where there are several; 401 one of several
- *          by its id alone; 404 no such episode of this environment; 503 there
- *          is none; GATE_FAIL.
+ *          by its id alone, or by a key that is none; 404 no such episode of
+ *          this environment; 503 there is none, or it is not known yet which
+ *          keys there are; GATE_FAIL.
  */
 enum gate_verdict door_episode(struct gate_request *r,
     const struct conf_environment *env, struct episode **out);

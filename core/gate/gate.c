@@ -560,6 +560,7 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->reap = loop_task_new(g->loop, gate_on_reap, g);
 	g->access = access_new(g->loop);
 	g->quota = quota_new();
+	g->bound = bound_new(g->loop);
 	g->recorder = turn_recorder_new(g->loop,
 	    (size_t)conf->main.recorder_buffer_bytes);
 	if (g->recorder != NULL)
@@ -567,7 +568,7 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->admission = admission_new(g->loop);
 	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
-	    g->access == NULL || g->quota == NULL || g->recorder == NULL ||
+	    g->access == NULL || g->quota == NULL || g->bound == NULL || g->recorder == NULL ||
 	    g->roster == NULL || g->admission == NULL || g->front == NULL)
 		return SP_E_NOMEM;
 	admission_set(g->admission, &conf->main);
@@ -652,6 +653,7 @@ gate_free(struct gate *g)
 	roster_free(g->roster);
 	admission_free(g->admission);
 	quota_free(g->quota);
+	bound_free(g->bound);
 	pressure_free(g->pressure);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);
@@ -880,6 +882,12 @@ gate_set_helper(struct gate *g,
 		return SP_E_NOMEM;
 	inside_set_source(g->inside, gate_on_inside_source, g);
 	return relay_gate_new(g, &g->relay);
+}
+
+struct bound *
+gate_bound(const struct gate *g)
+{
+	return g->bound;
 }
 
 struct admission *

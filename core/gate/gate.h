@@ -16,6 +16,7 @@
 #include "ipc/message.h"
 
 struct admission; /* admission.h */
+struct bound; /* bound.h */
 struct episode_set; /* episode.h */
 struct feed_set; /* feed.h */
 struct gate;
@@ -205,6 +206,7 @@ struct metrics *gate_metrics(const struct gate *g);
 struct recorder *gate_recorder(const struct gate *g);
 struct roster *gate_roster(const struct gate *g); /* roster.h */
 struct admission *gate_admission(const struct gate *g); /* admission.h */
+struct bound *gate_bound(const struct gate *g); /* bound.h */
 /* NULL until gate_set_helper(). */
 struct episode_set *gate_episodes(const struct gate *g); /* episode.h */
 struct inside *gate_inside(const struct gate *g); /* inside.h; likewise */

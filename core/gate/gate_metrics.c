@@ -195,5 +195,7 @@ gate_metrics_init(struct gate *g)
 		rc = http2(g);
 	if (rc == SP_OK)
 		rc = plain(g);
-	return rc == SP_OK ? admission_metrics(g->admission, g->metrics) : rc;
+	if (rc == SP_OK)
+		rc = admission_metrics(g->admission, g->metrics);
+	return rc == SP_OK ? bound_metrics(g->bound, g->metrics) : rc;
 }

@@ -7,6 +7,7 @@
 
 #include "gate/access.h"
 #include "gate/admission.h"
+#include "gate/bound.h"
 #include "gate/forward.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
@@ -100,6 +101,7 @@ struct gate {
 	struct mcp_set *mcp; /* sessions of MCP clients, while it serves */
 	struct pressure *pressure;
 	struct quota *quota; /* of connections */
+	struct bound *bound; /* of doors */
 	unsigned extra_n; /* those that are one too many */
 	struct access *access;
 	struct front *front;

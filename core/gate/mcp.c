@@ -198,6 +198,21 @@ client_how(struct mcp_client *c)
 	return GATE_PASS;
 }
 
+/* What lasts is no operation; each of its messages is one. */
+static enum gate_verdict
+client_admit(struct mcp_client *c)
+{
+	struct bound *b = gate_bound(c->r->gate);
+	bool lasts = c->how == MCP_SOCKET || c->how == MCP_STREAM;
+	enum bound_word w = lasts ? bound_socket(b, c->r, &c->place)
+				  : bound_call(b, c->r, &c->place);
+
+	if (w == BOUND_TAKEN)
+		return GATE_PASS;
+	return c->how == MCP_SOCKET ? bound_deny(c->r, w)
+				    : mcp_http_limited(c, w);
+}
+
 enum gate_verdict
 mcp_head(struct gate_request *r, const struct mcp_door *door)
 {
@@ -214,7 +229,9 @@ mcp_head(struct gate_request *r, const struct mcp_door *door)
 	buf_init(&c->out, MCP_REPLY_MAX);
 	r->ctx = c;
 	v = door_origin(r);
-	return v == GATE_PASS ? client_how(c) : v;
+	if (v == GATE_PASS)
+		v = client_how(c);
+	return v == GATE_PASS ? client_admit(c) : v;
 }
 
 enum gate_verdict
@@ -257,6 +274,7 @@ mcp_finish(struct gate_request *r)
 		worker_unwatch(&c->watch);
 	if (c->living)
 		episode_unwatch(&c->life);
+	bound_give(&c->place);
 	mcp_session_leave(c);
 	mcp_session_peer_clear(&c->own);
 	loop_timer_free(c->timer);

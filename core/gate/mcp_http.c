@@ -92,6 +92,10 @@ http_head(struct mcp_client *c, unsigned status, int64_t length,
 		fields[head.fields.n++] =
 		    (struct head_field){ VIEW("Mcp-Session-Id"),
 			    view_str(c->session->id) };
+	/* RFC 6585 s4, RFC 9110 s10.2.3 */
+	if (status == 429 || status == 503)
+		fields[head.fields.n++] =
+		    (struct head_field){ VIEW("Retry-After"), VIEW("1") };
 	c->r->status = status;
 	return exchange_head(c->r->x, &head);
 }
@@ -350,6 +354,19 @@ mcp_http_no_episode(struct mcp_client *c)
 		rc = mcp_serve_error(c, jrpc_raw(&m, &m.id),
 		    JRPC_INTERNAL_ERROR, "Environment operation failed");
 	return rc < 0 ? GATE_FAIL : http_send(c, 200, buf_view(&c->out));
+}
+
+enum gate_verdict
+mcp_http_limited(struct mcp_client *c, enum bound_word w)
+{
+	enum gate_verdict v;
+
+	c->r->outcome = "limited";
+	c->in_hook = true;
+	v = http_fail(c, w == BOUND_NOMEM ? 503 : 429, JRPC_SERVER_ERROR,
+	    bound_reason(w));
+	c->in_hook = false;
+	return v;
 }
 
 /* ---- the specification's ---------------------------------------------------- */

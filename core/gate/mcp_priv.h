@@ -4,6 +4,7 @@
 
 #include <sys/queue.h>
 
+#include "gate/bound.h"
 #include "gate/mcp.h"
 #include "gate/websock.h"
 #include "gate/worker.h"
@@ -90,6 +91,8 @@ struct mcp_client {
 	struct mcp_peer *peer; /* the session's, or own; NULL: none */
 	LIST_HEAD(, mcp_call) calls;
 	unsigned calls_n;
+	struct bound_ticket place; /* of the request, or the WebSocket */
+	struct bound_ticket turn; /* of the message that is served */
 	/* a POST */
 	bool sse, batch;
 	bool in_hook; /* the reply is made when it returns */
@@ -115,6 +118,7 @@ struct mcp_call {
 	struct buf id; /* as the client wrote it; empty: null */
 	struct buf tool;
 	uint64_t started_us;
+	struct bound_ticket turn; /* a place of its own */
 	struct worker_call *wc; /* NULL: it is not with the worker */
 	struct worker_watch ready; /* initialize waits for the worker */
 	bool waits, list, fed, own;
@@ -191,6 +195,11 @@ int mcp_text_list(const struct mcp_client *c, struct view answer,
 /* The result of initialize.  params: raw, or empty. */
 int mcp_text_initialize(const struct mcp_client *c, struct view worker,
     struct view params, struct buf *out) must_check;
+/*
+ * A message of the plain dialect as the worker is asked it: 0; SP_E_NOMEM;
+ * SP_E_LIMIT.
+ */
+int mcp_text_plain(const struct jrpc *m, struct buf *out) must_check;
 /* What the client of `initialize` can answer: conf_mcp_feature bits. */
 unsigned mcp_text_features(struct view params);
 bool mcp_text_version_known(struct view version);
@@ -213,6 +222,8 @@ void mcp_client_end(struct mcp_client *c);
 bool mcp_http_is_spec(const struct mcp_client *c);
 enum gate_verdict mcp_http_message(struct mcp_client *c);
 enum gate_verdict mcp_http_no_episode(struct mcp_client *c);
+/* Over a bound of the door, before anything was read. */
+enum gate_verdict mcp_http_limited(struct mcp_client *c, enum bound_word w);
 /* The reply becomes a stream: 0; SP_E_*. */
 int mcp_http_open(struct mcp_client *c) must_check;
 void mcp_http_answer(struct mcp_client *c, struct view json);

@@ -10,7 +10,7 @@
 
 #define FAILED "Environment operation failed"
 
-enum { SERVE_METHOD_MAX = 256, SERVE_EDITS_MAX = 64 };
+enum { SERVE_METHOD_MAX = 256 };
 
 /* ---- telling ---------------------------------------------------------------- */
 
@@ -115,6 +115,41 @@ serve_no_method(struct mcp_client *c, const struct jrpc *m)
 	return rc;
 }
 
+/* Of what is refused before it is looked at. */
+static const char *
+serve_operation(const struct jrpc *m)
+{
+	static const char *const names[] = { "tools/call", "tools/list",
+		"initialize", "ping" };
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (jrpc_is(m, view_str(names[i])))
+			return names[i];
+	return "other";
+}
+
+/*
+ * A place for it, which its call takes over.  A request's own message has that
+ * of the request.
+ * Returns: 0; 1 it was refused; SP_E_NOMEM.
+ */
+static int
+serve_admit(struct mcp_client *c, const struct jrpc *m)
+{
+	struct view id = jrpc_raw(m, &m->id);
+	enum bound_word w;
+
+	if (c->how != MCP_SOCKET && !c->batch)
+		return SP_OK;
+	w = bound_call(gate_bound(c->r->gate), c->r, &c->turn);
+	if (w == BOUND_TAKEN)
+		return SP_OK;
+	serve_log(c, serve_operation(m), VIEW_NONE, "limited", 0);
+	return mcp_serve_error(c, id.n > MCP_RPC_ID_MAX ? VIEW_NONE : id,
+	    JRPC_SERVER_ERROR, bound_reason(w));
+}
+
 /* ---- calls ------------------------------------------------------------------ */
 
 static void
@@ -126,6 +161,7 @@ call_free(struct mcp_call *k)
 		mcp_session_call_over(k->client->peer, k);
 	LIST_REMOVE(k, link);
 	k->client->calls_n--;
+	bound_give(&k->turn);
 	buf_clear(&k->text);
 	buf_clear(&k->id);
 	buf_clear(&k->tool);
@@ -267,6 +303,8 @@ call_new(struct mcp_client *c, const struct jrpc *m, const char *operation,
 		return SP_E_NOMEM;
 	k->client = c;
 	k->operation = operation;
+	k->turn = c->turn;
+	c->turn.place = NULL;
 	k->started_us = loop_now_us(gate_loop(c->r->gate));
 	buf_init(&k->text, MCP_ANSWER_MAX + m->text.n);
 	buf_init(&k->id, MCP_RPC_ID_MAX);
@@ -393,54 +431,6 @@ mcp_own_error(struct mcp_call *c, enum jrpc_code code, const char *message)
 	call_end(c, "error", &out, rc);
 }
 
-/* ---- the text for the worker ------------------------------------------------ */
-
-/* Without params.session_id, which is a handle of ours. */
-static int
-text_cut_session(const struct jrpc *m, struct jsplice *edits)
-{
-	struct jscan_span key, val;
-	struct jsplice_object o;
-	struct jscan s;
-	int rc;
-
-	if (m->params.kind != JSCAN_OBJECT)
-		return SP_OK;
-	jscan_init(&s, view_sub(m->text, 0, m->params.end), 0);
-	s.pos = m->params.start;
-	rc = jscan_enter(&s);
-	if (rc != SP_OK)
-		return rc;
-	jsplice_object_begin(&o, edits, &s);
-	while ((rc = jscan_member(&s, &key)) == 1) {
-		rc = jscan_skip(&s, &val);
-		if (rc == SP_OK)
-			rc = jsplice_object_member(&o, &key, &val,
-			    jscan_is(&s, &key, VIEW("session_id")));
-		if (rc != SP_OK)
-			return rc;
-	}
-	return rc == 0 ? jsplice_object_end(&o, &s, VIEW_NONE) : rc;
-}
-
-/* A message without an id is answered in the plain dialect: with null. */
-static int
-text_plain(const struct jrpc *m, struct buf *out)
-{
-	struct jsplice edits;
-	int rc;
-
-	jsplice_init(&edits, SERVE_EDITS_MAX);
-	rc = text_cut_session(m, &edits);
-	if (rc == SP_OK && m->id.kind == JSCAN_NONE)
-		rc = jsplice_add(&edits, view_find(m->text, '{') + 1, 0,
-		    VIEW("\"id\":null,"));
-	if (rc == SP_OK)
-		rc = jsplice_apply(&edits, m->text, out);
-	jsplice_clear(&edits);
-	return rc;
-}
-
 /* ---- tools ------------------------------------------------------------------ */
 
 static int
@@ -452,8 +442,8 @@ serve_list(struct mcp_client *c, const struct jrpc *m)
 	if (rc != SP_OK)
 		return rc;
 	k->list = true;
-	rc =
-	    c->spec ? buf_add_view(&k->text, m->text) : text_plain(m, &k->text);
+	rc = c->spec ? buf_add_view(&k->text, m->text)
+		     : mcp_text_plain(m, &k->text);
 	if (rc != SP_OK) {
 		call_free(k);
 		return SP_E_NOMEM;
@@ -474,8 +464,8 @@ call_tool(struct mcp_call *k, const struct jrpc *m,
 		own->call(k, buf_view(&k->tool), m, args);
 		return 1;
 	}
-	rc =
-	    c->spec ? buf_add_view(&k->text, m->text) : text_plain(m, &k->text);
+	rc = c->spec ? buf_add_view(&k->text, m->text)
+		     : mcp_text_plain(m, &k->text);
 	if (rc != SP_OK) {
 		call_free(k);
 		return SP_E_NOMEM;
@@ -607,9 +597,33 @@ plain_session(struct mcp_client *c, const struct jrpc *m,
 
 /* The order of these is openenvd's. */
 static int
-serve_plain(struct mcp_client *c, struct view text)
+plain_request(struct mcp_client *c, const struct jrpc *m)
 {
 	struct mcp_session *s = NULL;
+	int rc = serve_admit(c, m);
+
+	if (rc != SP_OK)
+		return rc;
+	if (jrpc_is(m, VIEW("openenv/session/create")))
+		return plain_create(c, m);
+	rc = plain_session(c, m, &s);
+	if (rc == SP_E_NOTFOUND)
+		return serve_refuse(c, m, "invalid", JRPC_INVALID_PARAMS,
+		    "Invalid parameters");
+	if (rc != SP_OK)
+		return rc;
+	if (jrpc_is(m, VIEW("openenv/session/close")))
+		return plain_close(c, m, s);
+	if (jrpc_is(m, VIEW("tools/call")))
+		return serve_call(c, m);
+	if (jrpc_is(m, VIEW("tools/list")))
+		return serve_list(c, m);
+	return serve_no_method(c, m);
+}
+
+static int
+serve_plain(struct mcp_client *c, struct view text)
+{
 	struct jrpc m;
 	int rc = jrpc_read(text, &m);
 
@@ -620,21 +634,7 @@ serve_plain(struct mcp_client *c, struct view text)
 	    m.params.kind == JSCAN_ARRAY)
 		return serve_refuse(c, &m, "invalid", JRPC_INVALID_PARAMS,
 		    "Invalid parameters");
-	if (jrpc_is(&m, VIEW("openenv/session/create")))
-		return plain_create(c, &m);
-	rc = plain_session(c, &m, &s);
-	if (rc == SP_E_NOTFOUND)
-		return serve_refuse(c, &m, "invalid", JRPC_INVALID_PARAMS,
-		    "Invalid parameters");
-	if (rc != SP_OK)
-		return rc;
-	if (jrpc_is(&m, VIEW("openenv/session/close")))
-		return plain_close(c, &m, s);
-	if (jrpc_is(&m, VIEW("tools/call")))
-		return serve_call(c, &m);
-	if (jrpc_is(&m, VIEW("tools/list")))
-		return serve_list(c, &m);
-	return serve_no_method(c, &m);
+	return plain_request(c, &m);
 }
 
 /* ---- initialize ------------------------------------------------------------- */
@@ -805,6 +805,10 @@ spec_other(struct mcp_client *c, const struct jrpc *m)
 static int
 spec_request(struct mcp_client *c, const struct jrpc *m)
 {
+	int rc = serve_admit(c, m);
+
+	if (rc != SP_OK)
+		return rc;
 	if (m->id.kind == JSCAN_NULL)
 		return serve_refuse(c, m, "invalid", JRPC_INVALID_REQUEST,
 		    "Invalid Request: id is null");
@@ -979,10 +983,13 @@ int
 mcp_serve(struct mcp_client *c, struct view text)
 {
 	struct jrpc m;
+	int rc;
 
 	/* a WebSocket says by its first request what it speaks */
 	if (!c->spec && c->how == MCP_SOCKET && jrpc_read(text, &m) == SP_OK &&
 	    m.kind == JRPC_REQUEST && jrpc_is(&m, VIEW("initialize")))
 		c->spec = true;
-	return c->spec ? serve_spec(c, text) : serve_plain(c, text);
+	rc = c->spec ? serve_spec(c, text) : serve_plain(c, text);
+	bound_give(&c->turn);
+	return rc;
 }

@@ -322,3 +322,51 @@ mcp_text_initialize(const struct mcp_client *c, struct view worker,
 	buf_clear(&quoted);
 	return rc;
 }
+
+/* ---- the text for the worker ------------------------------------------------ */
+
+/* Without params.session_id, which is a handle of ours. */
+static int
+text_cut_session(const struct jrpc *m, struct jsplice *edits)
+{
+	struct jscan_span key, val;
+	struct jsplice_object o;
+	struct jscan s;
+	int rc;
+
+	if (m->params.kind != JSCAN_OBJECT)
+		return SP_OK;
+	jscan_init(&s, view_sub(m->text, 0, m->params.end), 0);
+	s.pos = m->params.start;
+	rc = jscan_enter(&s);
+	if (rc != SP_OK)
+		return rc;
+	jsplice_object_begin(&o, edits, &s);
+	while ((rc = jscan_member(&s, &key)) == 1) {
+		rc = jscan_skip(&s, &val);
+		if (rc == SP_OK)
+			rc = jsplice_object_member(&o, &key, &val,
+			    jscan_is(&s, &key, VIEW("session_id")));
+		if (rc != SP_OK)
+			return rc;
+	}
+	return rc == 0 ? jsplice_object_end(&o, &s, VIEW_NONE) : rc;
+}
+
+/* A message without an id is answered in the plain dialect: with null. */
+int
+mcp_text_plain(const struct jrpc *m, struct buf *out)
+{
+	struct jsplice edits;
+	int rc;
+
+	jsplice_init(&edits, TEXT_EDITS_MAX);
+	rc = text_cut_session(m, &edits);
+	if (rc == SP_OK && m->id.kind == JSCAN_NONE)
+		rc = jsplice_add(&edits, view_find(m->text, '{') + 1, 0,
+		    VIEW("\"id\":null,"));
+	if (rc == SP_OK)
+		rc = jsplice_apply(&edits, m->text, out);
+	jsplice_clear(&edits);
+	return rc;
+}

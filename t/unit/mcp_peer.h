@@ -322,6 +322,8 @@ static const char text[] =
     "server {\n"
     "  listen 127.0.0.1:7000;\n"
     "  location /mcp { mcp_agent; environment echo; tools env.* echo; }\n"
+    "  location /one { mcp_agent; environment echo; tools env.* echo;\n"
+    "                  max_calls 1; sockets 1; }\n"
     "  location /few { mcp_agent; environment echo; tools env.*; sessions 2;\n"
     "                  features logging; }\n"
     "  location /mcp/grader { mcp_grader; environment echo; token env:TOKEN;\n"

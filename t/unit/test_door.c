@@ -238,6 +238,7 @@ ask(const struct ask *a, unsigned status, const char *part, const char *what)
 #define ASK(status, part, what, ...) \
 	ask(&(const struct ask){ __VA_ARGS__ }, status, part, what)
 
+#define KEY(k) .path = "/open", .token = "Bearer " k
 #define TOKEN .path = "/door", .token = "bearer 0123456789abcdef"
 
 /* ---- tests ------------------------------------------------------------------ */
@@ -292,8 +293,58 @@ test_episode(void)
 	ASK(401, "{\"detail\":\"Unauthorized\"}", "nor tells what there is",
 	    .episode = "four");
 	ASK(200, "three", "a token does", TOKEN, .episode = "three");
+	ASK(503, "not known yet", "no key is known yet", KEY("one-key"));
 	ASK(404, "{\"detail\":\"Not Found\"}", "no such", TOKEN,
 	    .episode = "four");
+	finish(NULL);
+}
+
+static void
+keyed(const char *id, const char *key)
+{
+	struct session_msg m = { .id = view_str(id) };
+
+	if (roster_digest(view_str(key), m.key) != SP_OK ||
+	    roster_put(gate_roster(gate), &m) != SP_OK)
+		abort();
+}
+
+/* The key of a session is its episode's: the one of its name. */
+static void
+test_key(void)
+{
+	begin();
+	helper();
+	make("echo", "one", 1);
+	make("other", "two", 2);
+	keyed("one", "key-of-one");
+	keyed("two", "key-of-two");
+	keyed("three", "key-of-three");
+	keyed("none", "key-of-none");
+	ASK(200, "one", "the only one, by its key", KEY("key-of-one"));
+	ASK(200, "one", "or by what is no key", KEY("whatever"));
+	ASK(404, "{\"detail\":\"Not Found\"}", "another environment's",
+	    KEY("key-of-two"));
+	ASK(404, "{\"detail\":\"Not Found\"}", "of one that is not there",
+	    KEY("key-of-three"));
+	make("echo", "three", 3);
+	ASK(200, "three", "one of two", KEY("key-of-three"));
+	ASK(200, "one", "the other", KEY("key-of-one"));
+	ASK(200, "one", "named as well", KEY("key-of-one"), .episode = "one");
+	ASK(400, "another episode", "another is named", KEY("key-of-one"),
+	    .episode = "three");
+	ASK(400, "another episode", "or in the query", KEY("key-of-one"),
+	    .query = "episode=three");
+	ASK(404, "{\"detail\":\"Not Found\"}", "no episode of its name",
+	    KEY("key-of-none"));
+	ASK(403, "detail", "a WebSocket likewise", KEY("key-of-none"),
+	    .websocket = "13");
+	ASK(401, "{\"detail\":\"Unauthorized\"}",
+	    "where there is a token, no key counts", .path = "/door",
+	    .token = "Bearer key-of-one");
+	roster_end(gate_roster(gate),
+	    roster_find(gate_roster(gate), VIEW("one")));
+	ASK(503, "not known yet", "its session has ended", KEY("key-of-one"));
 	finish(NULL);
 }
 
@@ -463,6 +514,7 @@ main(void)
 	test_match();
 	test_errors();
 	test_episode();
+	test_key();
 	test_origin();
 	test_log();
 	loop_timer_free(stopper);

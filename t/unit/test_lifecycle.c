@@ -32,6 +32,10 @@ static const char text[] =
     "  location /short { lifecycle; environment echo; " DOOR "grace 20ms; }\n"
     "  location /small { lifecycle; environment echo; " DOOR
     "reply_max 64k; sockets 1; }\n"
+    "  location /rate { lifecycle; environment echo; " DOOR
+    "max_calls_per_second 2; }\n"
+    "  location /one/reset { lifecycle_plain; environment echo; " DOOR
+    "max_calls 1; }\n"
     "  location /bare { lifecycle; environment bare; " DOOR "}\n"
     "  location /off { lifecycle; environment echo; " DOOR
     "allow_lifecycle off; }\n"
@@ -236,8 +240,48 @@ test_handshake(void)
 	tap_is_int((long long)p.ws->params->pong_ms, 20000, "their answer");
 	tap_is_int(p.ws->sent, 0, "it is not greeted");
 	q = come("/small", NULL);
-	tap_is_int(q.s->status, 503, "sockets are bounded");
+	tap_is_int(q.s->status, 429, "sockets are bounded");
 	leave(&p, 1000);
+	close_gate();
+}
+
+/* Until it hears that; each ask is over by itself. */
+static bool
+limited(struct peer *p, const char *asked)
+{
+	unsigned i, calls = fake_calls_n;
+
+	for (i = 0; i < 100; i++) {
+		say(p, asked);
+		if (fake_calls_n == calls)
+			return true;
+		calls = fake_calls_n;
+		answer(WORKER_OK, "{}");
+	}
+	return false;
+}
+
+static void
+test_bounds(void)
+{
+	struct mux_stream *s;
+	struct peer p;
+
+	open_gate(text);
+	p = live("/rate", 1);
+	tap_ok(limited(&p, "{\"type\":\"state\"}"), "one too many a second");
+	hears(&p, "\"code\":\"TOO_MANY_CALLS\"", "is told so");
+	tap_ok(limited(&p,
+		   "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\","
+		   "\"id\":7,\"method\":\"x\"}}"),
+	    "one of MCP");
+	hears(&p, "\"id\":7,\"error\"", "in its own words");
+	tap_ok(p.ws->code == 0, "the socket stays open");
+	leave(&p, 1000);
+	s = request("POST", "/one/reset", NULL, "{}");
+	tap_is_int(s->status, 0, "a request is under way");
+	is(request("POST", "/one/reset", NULL, "{}"), 429, "max_calls",
+	    "a second is refused");
 	close_gate();
 }
 
@@ -934,6 +978,7 @@ main(void)
 	test_shared();
 	test_plain();
 	test_memory();
+	test_bounds();
 	loop_timer_free(stopper);
 	loop_free(loop);
 	buf_clear(&helper_msg);

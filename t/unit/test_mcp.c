@@ -214,6 +214,36 @@ list(const char *path, const char *tools, const char *want, const char *what)
 
 #define T(name) "{\"name\":\"" name "\"}"
 
+/* What is refused for being too much: HTTP's status, JSON-RPC's error. */
+static void
+test_bounds(void)
+{
+	static const char call[] =
+	    RPCP("2", "tools/call", "{\"name\":\"echo\",\"arguments\":{}}");
+	static const char ok[] = "{\"id\":2,\"jsonrpc\":\"2.0\",\"result\":{}}";
+	struct mux_stream *s, *t;
+	unsigned calls;
+
+	begin();
+	s = ask("POST", "/one", "", call);
+	calls = w.calls;
+	t = mux_open(&mux, "POST", "/one", true);
+	if (t == NULL)
+		abort();
+	t->x.request.authority = VIEW("localhost:7000");
+	mux_send(t, view_str(call), true);
+	turn();
+	is(t, 429, "...\"error\":{\"code\":-32000,\"message\":\"as many",
+	    "one too many");
+	tap_is_int(w.calls, calls, "which the worker never sees");
+	says(WORKER_OK, ok);
+	turn();
+	is(s, 200, ok, "the first goes on");
+	s = ask("POST", "/one", "", RPC("1", "ping"));
+	tap_is_int(s->status, 200, "then there is a place");
+	finish();
+}
+
 static void
 test_list(void)
 {
@@ -514,6 +544,7 @@ main(void)
 	test_plain_order();
 	test_plain_sessions();
 	test_plain_calls();
+	test_bounds();
 	test_list();
 	test_grader_arguments();
 	test_grader_read();
