@@ -568,8 +568,9 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->admission = admission_new(g->loop);
 	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
-	    g->access == NULL || g->quota == NULL || g->bound == NULL || g->recorder == NULL ||
-	    g->roster == NULL || g->admission == NULL || g->front == NULL)
+	    g->access == NULL || g->quota == NULL || g->bound == NULL ||
+	    g->recorder == NULL || g->roster == NULL || g->admission == NULL ||
+	    g->front == NULL)
 		return SP_E_NOMEM;
 	admission_set(g->admission, &conf->main);
 	rc = gate_metrics_init(g);
