@@ -18,6 +18,7 @@ enum {
 	PENDING_BYTES_MAX = 1024 * 1024,
 	FRAME_OVERHEAD = 64, /* of a reply, around its data */
 	FAULT_MAX = 256 * 1024, /* of an error frame */
+	TOOL_MAX = 1024, /* of the name of a tool */
 	/* of a reactor that has just begun, until it knows what there is */
 	ATTACH_MS = 20,
 	ATTACH_TRIES = 100,
@@ -52,13 +53,36 @@ static void socket_begin(struct socket *s);
 
 /* ---- what is told --------------------------------------------------------- */
 
+/* The name in a tools/call, as the log may have it; empty: there is none. */
 static void
-socket_log(struct socket *s, const char *operation, const char *outcome)
+tool_of(enum lifecycle_op op, struct view data, struct buf *out)
 {
-	const struct door_operation op = {
+	struct jscan_span method, params, name;
+	struct jscan s;
+
+	jscan_init(&s, data, 0);
+	if (op != LIFECYCLE_MCP ||
+	    jscan_find(data, VIEW("method"), &method) != 1 ||
+	    !jscan_is(&s, &method, VIEW("tools/call")) ||
+	    jscan_find(data, VIEW("params"), &params) != 1 ||
+	    params.kind != JSCAN_OBJECT)
+		return;
+	data = jscan_raw(&s, &params);
+	jscan_init(&s, data, 0);
+	/* what is longer is cut from the line: no tool is named so */
+	if (jscan_find(data, VIEW("name"), &name) == 1)
+		(void)!jscan_decode(&s, &name, out, NULL);
+}
+
+static void
+socket_log(struct socket *s, enum lifecycle_op op, struct view data,
+    const char *outcome)
+{
+	struct buf tool = BUF_INIT(TOOL_MAX);
+	struct door_operation line = {
 		.principal = "orchestrator",
 		.door = "lifecycle",
-		.operation = operation,
+		.operation = lifecycle_call_op(op),
 		.episode = view_str(s->lease != NULL && s->lease->id[0] != '\0'
 			? s->lease->id
 			: s->episode),
@@ -66,7 +90,10 @@ socket_log(struct socket *s, const char *operation, const char *outcome)
 		.us = loop_now_us(gate_loop(s->r->gate)) - s->since_us,
 	};
 
-	door_log(s->r, &op);
+	tool_of(op, data, &tool);
+	line.tool = buf_view(&tool);
+	door_log(s->r, &line);
+	buf_clear(&tool);
 }
 
 static void
@@ -140,7 +167,8 @@ socket_leave(struct socket *s, bool close)
 		return;
 	memcpy(s->episode, l->id, sizeof(s->episode));
 	if (s->run != NULL && s->run->op != LIFECYCLE_OPEN)
-		socket_log(s, lifecycle_call_op(s->run->op), "client_gone");
+		socket_log(s, s->run->op, buf_view(&s->run->data),
+		    "client_gone");
 	s->lease = NULL;
 	if (s->run != NULL)
 		lifecycle_run_forget(s->run);
@@ -242,7 +270,7 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 		o = LIFECYCLE_TOO_LARGE;
 		f.cause = VIEW("the answer is larger than reply_max");
 	}
-	socket_log(s, lifecycle_call_op(run->op), lifecycle_call_outcome(o));
+	socket_log(s, run->op, buf_view(&run->data), lifecycle_call_outcome(o));
 	if (o == LIFECYCLE_OK) {
 		answer_ok(s, run, body);
 	} else {
@@ -303,7 +331,7 @@ socket_on_open(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 	(void)run;
 	(void)tail;
 	s->run = NULL;
-	socket_log(s, "open", lifecycle_call_outcome(o));
+	socket_log(s, LIFECYCLE_OPEN, VIEW_NONE, lifecycle_call_outcome(o));
 	if (o != LIFECYCLE_OK) {
 		refuse_open(s, o, body);
 		socket_leave(s, true);
@@ -406,7 +434,7 @@ socket_run(struct socket *s, const struct lifecycle_frame *f)
 		&s->run) == SP_OK)
 		return;
 	bound_give(&s->turn);
-	socket_log(s, lifecycle_call_op(f->op), "no_memory");
+	socket_log(s, f->op, f->data, "no_memory");
 	send_fault(s, &nomem);
 }
 
@@ -420,7 +448,7 @@ socket_limited(struct socket *s, const struct lifecycle_frame *f,
 		.reason = "limited",
 		.cause = view_str(bound_reason(w)) };
 
-	socket_log(s, lifecycle_call_op(f->op), "limited");
+	socket_log(s, f->op, f->data, "limited");
 	answer_fault(s, f->op, f->data, &fault);
 }
 
@@ -433,7 +461,7 @@ socket_frame(struct socket *s, struct view text)
 
 	s->since_us = loop_now_us(gate_loop(s->r->gate));
 	if (lifecycle_frame_read(text, &f) != SP_OK) {
-		socket_log(s, "frame", "malformed");
+		socket_log(s, LIFECYCLE_FRAME, VIEW_NONE, "malformed");
 		send_malformed(s, f.code, f.why);
 	} else if (f.op != LIFECYCLE_CLOSE &&
 	    (w = bound_call(gate_bound(s->r->gate), s->r, &s->turn)) !=
@@ -442,7 +470,7 @@ socket_frame(struct socket *s, struct view text)
 	} else if (f.op != LIFECYCLE_CLOSE) {
 		socket_run(s, &f);
 	} else {
-		socket_log(s, "close", "ok");
+		socket_log(s, LIFECYCLE_CLOSE, VIEW_NONE, "ok");
 		if (l->shared)
 			lifecycle_lease_end(l);
 		socket_leave(s, true);

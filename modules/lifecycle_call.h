@@ -25,6 +25,7 @@ enum lifecycle_op {
 	LIFECYCLE_STATE,
 	LIFECYCLE_MCP,
 	LIFECYCLE_CLOSE, /* the doors' own: never run */
+	LIFECYCLE_FRAME, /* none at all; for the log */
 };
 const char *lifecycle_call_op(enum lifecycle_op op);
 

@@ -31,6 +31,7 @@ lifecycle_call_op(enum lifecycle_op op)
 		[LIFECYCLE_STATE] = "state",
 		[LIFECYCLE_MCP] = "mcp",
 		[LIFECYCLE_CLOSE] = "close",
+		[LIFECYCLE_FRAME] = "frame",
 	};
 
 	return names[op];

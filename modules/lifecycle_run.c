@@ -421,6 +421,7 @@ lifecycle_run_begin(struct lifecycle_run *run)
 		ask_worker(run);
 		return;
 	case LIFECYCLE_CLOSE:
+	case LIFECYCLE_FRAME:
 		break;
 	}
 	run_fail(run, LIFECYCLE_MALFORMED, "nothing to run");
