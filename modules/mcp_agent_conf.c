@@ -11,7 +11,8 @@ static const struct conf_directive rows[] = {
 		   "environment's worker.\nTools that no pattern lets "
 		   "through are hidden and refused; nothing else "
 		   "differs.\nIt may stand in inside blocks.\nWithout a "
-		   "token it serves the environment's only episode." },
+		   "token it serves the environment's only episode, or the "
+		   "one named as the\nsession whose key is sent as bearer." },
 	{ .name = "environment",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_REF,
