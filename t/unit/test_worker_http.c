@@ -517,13 +517,13 @@ test_never(void)
 
 	mode = MCP;
 	down = true;
-	env.worker_start_ms = 50;
+	env.worker_start_ms = 1500;
 	ep = begin();
 	tap_is_int(ask(ep, WORKER_STATE, "{}"), SP_OK,
 	    "one that never listens");
 	run();
 	tap_ok(!late && told.result == WORKER_GONE &&
-		strstr(told.body, "50 ms") != NULL &&
+		strstr(told.body, "1500 ms") != NULL &&
 		strstr(told.body, "refused") != NULL,
 	    "is given up, and why: %s", told.body);
 	end(ep);
