@@ -280,7 +280,7 @@ default_python(struct manifestcmd *c)
 static int
 find_bootstrap(struct manifestcmd *c)
 {
-	char exe[PATH_MAX];
+	char exe[PATH_MAX], at[PATH_MAX];
 	struct buf b = BUF_INIT(MANIFESTCMD_PATH_MAX);
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	char *slash;
@@ -294,14 +294,13 @@ find_bootstrap(struct manifestcmd *c)
 		if (rc == SP_OK)
 			rc = buf_add_char(&b, 0);
 	}
-	if (rc == SP_OK &&
-	    (slash == NULL || access(buf_view(&b).p, R_OK) != 0)) {
-		buf_reset(&b, 0);
-		rc = buf_add(&b, SP_PKGDATADIR "/" BOOTSTRAP,
-		    sizeof(SP_PKGDATADIR "/" BOOTSTRAP));
-	}
+	/* a build's is a link to the source, and a sandbox shows no link's end */
+	if (slash == NULL || rc != SP_OK ||
+	    realpath(buf_view(&b).p, at) == NULL)
+		(void)snprintf(at, sizeof(at), "%s",
+		    SP_PKGDATADIR "/" BOOTSTRAP);
 	if (rc == SP_OK) {
-		c->bootstrap = mem_strdup(buf_view(&b).p);
+		c->bootstrap = mem_strdup(at);
 		rc = c->bootstrap != NULL ? SP_OK : SP_E_NOMEM;
 	}
 	buf_clear(&b);
