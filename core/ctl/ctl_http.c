@@ -312,7 +312,10 @@ ctl_http_open(const struct ctl_http_params *p, struct ctl_http *h,
 	if (rc != 0)
 		return rc;
 	h->fd = at.is_unix ? connect_unix(&at) : connect_tcp(&at);
-	*why = "cannot connect";
+	*why = at.is_unix
+	    ? "cannot connect (is sallyport running? -S or SALLYPORT_CONTROL "
+	      "name another socket)"
+	    : "cannot connect (is sallyport running, and listening there?)";
 	if (h->fd < 0)
 		return SP_E_REFUSED;
 	*why = "no answer";

@@ -32,7 +32,8 @@ tally(struct ctl_tally *v, size_t n, struct view name)
 		if (v[i].n == 0) {
 			if (name.n >= sizeof(v[i].name))
 				name.n = sizeof(v[i].name) - 1;
-			memcpy(v[i].name, name.p, name.n);
+			if (name.n > 0) /* a record may have none */
+				memcpy(v[i].name, name.p, name.n);
 			v[i].name[name.n] = '\0';
 		} else if (!view_eq(view_str(v[i].name), name)) {
 			continue;
@@ -274,12 +275,12 @@ print_token(FILE *out, struct view token, const struct jscan *ls,
 	} else if (colour) {
 		ctl_text_print(out, buf_view(&text), NULL);
 	} else {
-		(void)fprintf(out, " \"");
-		ctl_text_print(out, buf_view(&text), NULL);
+		(void)fputc(' ', out);
+		ctl_text_quote(out, buf_view(&text));
 		if (known)
-			(void)fprintf(out, "\" %.4g", d);
+			(void)fprintf(out, " %.4g", d);
 		else
-			(void)fprintf(out, "\" ?");
+			(void)fprintf(out, " ?");
 	}
 	buf_clear(&text);
 }

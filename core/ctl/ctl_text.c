@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <string.h>
+
 #include "base/utf8.h"
 #include "ctl/ctl_text.h"
 
@@ -42,8 +44,9 @@ print_escape(FILE *out, uint32_t cp)
 		(void)fprintf(out, "\\u{%x}", (unsigned)cp);
 }
 
-void
-ctl_text_print(FILE *out, struct view text, const char *indent)
+/* Which ASCII characters are escaped by a backslash, besides. */
+static void
+print_text(FILE *out, struct view text, const char *indent, const char *escaped)
 {
 	uint32_t cp;
 	unsigned n;
@@ -58,8 +61,24 @@ ctl_text_print(FILE *out, struct view text, const char *indent)
 		} else if (is_unsafe(cp)) {
 			print_escape(out, cp);
 		} else {
+			if (cp < 0x80 && strchr(escaped, (int)cp) != NULL)
+				(void)fputc('\\', out);
 			(void)fwrite(text.p, 1, n, out);
 		}
 		text = view_from(text, n);
 	}
+}
+
+void
+ctl_text_print(FILE *out, struct view text, const char *indent)
+{
+	print_text(out, text, indent, "");
+}
+
+void
+ctl_text_quote(FILE *out, struct view text)
+{
+	(void)fputc('"', out);
+	print_text(out, text, NULL, "\"\\");
+	(void)fputc('"', out);
 }

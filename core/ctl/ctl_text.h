@@ -15,4 +15,7 @@
  */
 void ctl_text_print(FILE *out, struct view text, const char *indent);
 
+/* The same in double quotes, with quotes and backslashes of text escaped. */
+void ctl_text_quote(FILE *out, struct view text);
+
 #endif
