@@ -207,6 +207,9 @@ def resets(d, ep):
     d.ctl("end", ep)
     got = d.grade("fs_diff")
     tap.eq(got, (-32603, "Environment operation failed"), "no episode")
+    _, _, body = d.ask("POST", "/mcp", rpc(1, "tools/list"))
+    tap.eq(json.loads(body)["error"]["data"]["reason"], "no_episode",
+           "and why, in the error's data")
 
 
 def main():

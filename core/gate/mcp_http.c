@@ -7,8 +7,11 @@
 #include "gate/mcp_priv.h"
 
 #include "http/head.h"
+#include "json/jwrite.h"
 
 /* Where a request stands in its batch. */
+enum { NO_EPISODE_MAX = 1024 };
+
 struct http_post {
 	size_t n; /* messages */
 	size_t requests;
@@ -341,6 +344,33 @@ http_plain(struct mcp_client *c)
 	return http_served(c);
 }
 
+/* openenvd's error, with data that says why; 0 or SP_E_NOMEM. */
+static int
+http_no_episode(struct mcp_client *c, struct view id)
+{
+	struct buf data = BUF_INIT(NO_EPISODE_MAX),
+		   out = BUF_INIT(MCP_ANSWER_MAX);
+	struct jwrite w;
+	int rc;
+
+	jwrite_init(&w, &data);
+	jwrite_object(&w);
+	jwrite_key(&w, "reason");
+	jwrite_cstr(&w, c->r->code);
+	jwrite_key(&w, "detail");
+	jwrite_cstr(&w, c->r->reason);
+	jwrite_end_object(&w);
+	rc = jwrite_finish(&w);
+	if (rc == SP_OK)
+		rc = jrpc_put_error(&out, id, JRPC_INTERNAL_ERROR,
+		    VIEW("Environment operation failed"), buf_view(&data));
+	if (rc == SP_OK)
+		mcp_client_answer(c, buf_view(&out));
+	buf_clear(&out);
+	buf_clear(&data);
+	return rc;
+}
+
 enum gate_verdict
 mcp_http_no_episode(struct mcp_client *c)
 {
@@ -351,8 +381,7 @@ mcp_http_no_episode(struct mcp_client *c)
 		rc = mcp_serve_error(c, VIEW_NONE, JRPC_PARSE_ERROR,
 		    "Parse error");
 	else
-		rc = mcp_serve_error(c, jrpc_raw(&m, &m.id),
-		    JRPC_INTERNAL_ERROR, "Environment operation failed");
+		rc = http_no_episode(c, jrpc_raw(&m, &m.id));
 	return rc < 0 ? GATE_FAIL : http_send(c, 200, buf_view(&c->out));
 }
 
