@@ -40,7 +40,8 @@ ROWS = [
     ("enabled", "{enabled: true}", None),
     ("enabled in a word of YAML 1.1", "{enabled: yes}", None),
     ("enabled as text", '{enabled: "true"}', "neither true nor false"),
-    ("an unknown key", "{enable: true}", 'unknown key "enable"'),
+    ("an unknown key", "{enable: true}",
+     'unknown key "enable"; expected one of enabled, '),
     ("a list for a block", "[]", "no mapping"),
     # first generation
     ("rules", "{network: {egress: [{cidr: 203.0.113.0/24, protocol: tcp, "

@@ -542,7 +542,8 @@ create(struct ep_env *env, uint32_t request)
 	}
 	if (env_count(env, false) >= env->env->episodes) {
 		episodes_tell_refused(e, request, SANDBOX_REFUSED_CAPACITY,
-		    VIEW("all episodes of the environment are in use"));
+		    VIEW("all episodes of the environment are in use: "
+			 "end one, or raise its directive episodes"));
 		return;
 	}
 	rc = env_get(env, EP_CREATE, request, &p);

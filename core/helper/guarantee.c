@@ -148,6 +148,7 @@ probe_cgroups(struct guarantee *g, const struct guarantee_world *w)
 		{ GUARANTEE_CPU, CGROUP_CPU, "cpu controller",
 		    "no cpu controller" },
 	};
+	bool told = false;
 	size_t i;
 	int rc = SP_OK;
 
@@ -156,8 +157,10 @@ probe_cgroups(struct guarantee *g, const struct guarantee_world *w)
 		    w->cgroups != NULL && w->cgroups->fd[rows[i].where] >= 0;
 
 		rc = fact(g, rows[i].fact, have, rows[i].yes, rows[i].no);
-		if (rc == SP_OK && !have)
+		/* what lacks others lacks the first, too: the reason is there */
+		if (rc == SP_OK && !have && !told)
 			rc = put_lines(&g->text[rows[i].fact], w->cgroups_why);
+		told = told || !have;
 	}
 	return rc;
 }

@@ -13,6 +13,7 @@ enum {
 	MANIFEST_ARENA = 1024 * 1024,
 	MANIFEST_ERRORS_MAX = 20,
 	MANIFEST_NAME_MAX = 64,
+	MANIFEST_KEYS_MAX = 512,
 };
 
 struct reader {
@@ -94,6 +95,23 @@ is_list(struct reader *r, int n, const char *what)
 	return false;
 }
 
+static void
+unknown(struct reader *r, int value, const char *what, struct view key,
+    const char *const *known)
+{
+	char list[MANIFEST_KEYS_MAX] = "";
+	size_t n = 0;
+	int one;
+
+	for (; *known != NULL && n < sizeof(list) - 1; known++) {
+		one = snprintf(list + n, sizeof(list) - n, "%s%s",
+		    n > 0 ? ", " : "", *known);
+		n += one > 0 ? (size_t)one : 0;
+	}
+	bad(r, value, "%s has an unknown key \"%.*s\"; expected one of %s",
+	    what, VIEW_ARG(key), list);
+}
+
 /* Keys that nothing is known of are errors: a typo must not open a door. */
 static void
 only(struct reader *r, int map, const char *what, const char *const *known)
@@ -108,8 +126,7 @@ only(struct reader *r, int map, const char *what, const char *const *known)
 			if (view_eq(key, view_str(known[k])))
 				break;
 		if (known[k] == NULL)
-			bad(r, value, "%s has an unknown key \"%.*s\"", what,
-			    VIEW_ARG(key));
+			unknown(r, value, what, key, known);
 	}
 }
 

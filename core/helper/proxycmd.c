@@ -55,12 +55,18 @@ static const struct option options[] = {
 static void
 proxy_usage(FILE *to)
 {
-	fputs("usage: sallyport proxy URL [--host ADDRESS] [--port PORT]\n"
-	      "                       [--trace FILE] [--top-logprobs N]\n"
-	      "                       [--max-tokens-cap N]\n"
-	      "                       [--disable-thinking]\n"
-	      "                       [--model-override MODEL]\n"
-	      "                       [--request-timeout SECONDS]\n"
+	fputs("usage: sallyport proxy URL [flags]\n"
+	      "  URL                         the model's server, with or "
+	      "without "
+	      "/v1\n"
+	      "  --host ADDRESS              where to listen; 127.0.0.1\n"
+	      "  --port PORT                 7000; 0: the kernel chooses\n"
+	      "  --trace FILE                proxy_trace.jsonl\n"
+	      "  --top-logprobs N            alternatives for each token; 5\n"
+	      "  --max-tokens-cap N          most tokens of an answer; no cap\n"
+	      "  --disable-thinking          whatever the client says\n"
+	      "  --model-override MODEL      whatever the client says\n"
+	      "  --request-timeout SECONDS   how long the model may be silent\n"
 	      "The upstream's key is read from OPENCODE_UPSTREAM_API_KEY or\n"
 	      "UPSTREAM_API_KEY.\n",
 	    to);
@@ -270,6 +276,7 @@ proxy_key_env(void)
 int
 proxycmd_parse(struct proxycmd *p, int argc, char **argv, int privileged)
 {
+	static char program[] = "sallyport: proxy"; /* in getopt's errors */
 	const char *trace = "proxy_trace.jsonl";
 	int opt, rc = SP_OK;
 
@@ -277,6 +284,7 @@ proxycmd_parse(struct proxycmd *p, int argc, char **argv, int privileged)
 	p->host = "127.0.0.1";
 	p->port = PROXY_PORT;
 	p->top_logprobs = PROXY_TOP_LOGPROBS;
+	argv[0] = program;
 	optind = 0; /* another vector than the one before */
 	while (rc == SP_OK &&
 	    (opt = getopt_long(argc, argv, "h", options, NULL)) != -1)

@@ -76,7 +76,8 @@ site_open_state(struct site *s)
 		return rc == SP_OK ? rc : site_bad("state_dir", path, rc, NULL);
 	complain("sallyport: state_dir \"%.*s\" is in use by another "
 		 "sallyport, "
-		 "process %ld; expected one on each state_dir",
+		 "process %ld; expected one on each state_dir, and one proxy "
+		 "on each --trace",
 	    VIEW_ARG(path), (long)holder);
 	return SP_E_CONF;
 }
