@@ -106,16 +106,13 @@ static void
 client_heard(void *arg, struct view json)
 {
 	struct mcp_client *c = arg;
-	struct jrpc m;
 
 	/* who does not read misses what concerns everybody */
 	if (mcp_client_full(c)) {
 		c->lost++;
 		return;
 	}
-	/* what asks for an answer, of several clients one would give it */
-	if (jrpc_read(json, &m) == SP_OK && m.kind == JRPC_NOTIFICATION)
-		mcp_serve_heard(c, NULL, json);
+	mcp_serve_heard(c, NULL, json);
 }
 
 void

@@ -973,7 +973,8 @@ mcp_serve_heard(struct mcp_client *c, const struct mcp_call *call,
 
 	if (jrpc_read(json, &m) != SP_OK)
 		return;
-	if (m.kind == JRPC_REQUEST)
+	/* out of a call, of several clients one would answer it */
+	if (m.kind == JRPC_REQUEST && call != NULL)
 		heard_request(c, call, &m);
 	else if (m.kind == JRPC_NOTIFICATION && heard_passes(c, &m))
 		(void)mcp_client_tell(c, json);

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "gate/episode_priv.h"
 #include "gate/process.h"
@@ -11,6 +12,7 @@
 enum {
 	PROCESS_LINGER_MS = 2000, /* for output that descendants hold open */
 	PROCESS_READS_PER_TURN = 16,
+	PROCESS_TURN_US = 2000, /* no more is read in a turn after that */
 };
 
 static struct loop *
@@ -125,11 +127,16 @@ stream_on_output(void *arg, unsigned ready)
 {
 	struct process_stream_state *s = arg;
 	const struct process_events *events;
+	uint64_t by = clock_us() + PROCESS_TURN_US;
 	int i;
 
 	(void)ready;
-	/* output() may have paused it, or dropped the process */
-	for (i = 0; i < PROCESS_READS_PER_TURN; i++)
+	/*
+	 * output() may have paused it, or dropped the process; and what many
+	 * are told of it takes its time, which is everybody's
+	 */
+	for (i = 0; i < PROCESS_READS_PER_TURN && (i == 0 || clock_us() < by);
+	     i++)
 		if (s->f == NULL || s->paused || !stream_read(s))
 			break;
 	events = s->p->events;
