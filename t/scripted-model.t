@@ -71,7 +71,7 @@ class Server:
             s.connect(self.unix)
             return s
         s = socket.create_connection(("127.0.0.1", self.port))
-        s.settimeout(20)
+        s.settimeout(120)
         return s
 
     def log(self, count=None):
@@ -689,7 +689,7 @@ def test_big():
               request(user("x"), headers=[("Connection", "close")]))
     other = call(s, method="GET", path="/v1/models")[0]
     eq(other, 200, "one that does not read holds nobody up")
-    c.settimeout(60)
+    c.settimeout(120)
     eq(len(read_all(c)[0]) // (8 << 20), 3, "and gets it all in the end")
     body = user("y" * (8 << 20), stream=True)
     b = call(s, body)[2]
