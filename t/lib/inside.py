@@ -104,6 +104,10 @@ class Daemon(gate.Gate):
 
     def gone(self):
         """Nothing runs, nothing is mounted, no episode is there."""
+        try:  # an end takes a moment longer than its last answer
+            gate.until(lambda: not self.uids())
+        except TimeoutError:
+            pass
         left = [f"process {p}" for p in self.uids()]
         rc, out, err = self.ctl("episodes")
         if rc != 0 or len(out.splitlines()) != 1:
