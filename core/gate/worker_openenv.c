@@ -11,6 +11,7 @@
 #include "gate/worker_rpc.h"
 #include "http/websocket_client.h"
 #include "json/jwrite.h"
+#include "os/fd.h"
 
 enum {
 	OPENENV_OPEN_MS = 5000, /* for the handshake */
@@ -275,7 +276,9 @@ openenv_on_dialled(void *arg, int err, int fd)
 	if (rc == SP_OK)
 		rc = buf_printf(&host, "127.0.0.1:%u", h->port);
 	params.host = buf_view(&host);
-	if (rc == SP_OK)
+	if (rc != SP_OK)
+		fd_close(&fd);
+	else
 		rc = websocket_client_start(worker_loop(h->back.w), fd, &params,
 		    &openenv_owner, o, &o->ws);
 	buf_clear(&host);
