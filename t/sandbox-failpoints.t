@@ -282,6 +282,10 @@ def test_unreadable(host):
 
 
 def main():
+    said = subprocess.run([gate.program("sallyport"), "-V"], text=True,
+                          capture_output=True, check=True).stdout
+    if "confinement: built in" in said:
+        tap.skip_all("this build has no failpoints (--disable-confinement)")
     os.makedirs(os.path.join(TMP, "ws"))
     os.mkdir(POINT)
     with open(os.path.join(TMP, "ws", "hello"), "w", encoding="utf-8") as f:
@@ -291,8 +295,6 @@ def main():
         f.write("1")
     host = Host()
     found, clean = learn(host)
-    if not found:
-        tap.skip_all("this build has no failpoints (--disable-confinement)")
     tap.eq((clean["keepers"], clean["groups"], clean["tables"]), (0, [], []),
            "without episodes there is nothing")
     for kind in ("journal", "network", "cut", "group", "stage", "keeper",
