@@ -19,12 +19,15 @@ CACHE = os.path.join(os.environ.get("SP_CACHEDIR",
 FLAGS = ["-std=gnu11", "-Icore", "-Imodules", "-Icontrib/scripted-model",
          "-I" + BUILD, "-DSP_LIBEXECDIR=\"/x\"", "-DSP_SYSCONFDIR=\"/x\"",
          "-DSP_STATEDIR=\"/x\"", "-DSP_RUNDIR=\"/x\"",
-         "-DSP_DOCDIR=\"/x\""]
+         "-DSP_DOCDIR=\"/x\"", "-DSP_PKGDATADIR=\"/x\""]
 # Where bytes that somebody else chose are taken apart, and what privileged
 # programs do with them.
 PARSERS = ("core/json", "core/http", "core/ipc", "core/conf", "core/codec",
            "core/recorder", "core/helper", "core/init", "core/os",
            "core/base", "modules")
+
+# Files with findings that have not been worked off.  It may only fall.
+KNOWN = {"clang-tidy": 80, "gcc": 60}
 
 
 def digest(path, tool, extra):
@@ -68,7 +71,10 @@ def over(tool, items, argv_of, extra=b""):
         jobs = [pool.submit(look, p, tool, argv_of(p), extra) for p in items]
         results = [j.result() for j in jobs]
     bad = [out for _, out in results if out]
-    tap.ok(not bad, f"{tool}: {len(results)} files", "\n".join(bad))
+    known = KNOWN[tool]
+    tap.ok(len(bad) <= known, f"{tool}: {len(results)} files, findings in "
+           f"{len(bad)} of at most {known}", "\n".join(bad))
+    tap.diag("\n".join(bad))
 
 
 if not os.path.exists(os.path.join(BUILD, "config.h")):

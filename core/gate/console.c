@@ -177,7 +177,6 @@ console_flush(struct console *c, struct console_source *s, struct view rest)
 		return;
 	}
 	if (buf_add_view(&s->part, rest) == SP_OK) {
-		rest = VIEW_NONE;
 		console_line(c, s, buf_view(&s->part));
 	} else {
 		console_line(c, s, buf_view(&s->part));
