@@ -27,7 +27,7 @@ PARSERS = ("core/json", "core/http", "core/ipc", "core/conf", "core/codec",
            "core/base", "modules")
 
 # Files with findings that have not been worked off.  It may only fall.
-KNOWN = {"clang-tidy": 80, "gcc": 60}
+KNOWN = {"clang-tidy": 60, "gcc": 0}
 
 
 def digest(path, tool, extra):
