@@ -30,7 +30,6 @@ import walls  # noqa: E402
 from wsock import Refused, Socket  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
 TOKENS = {p: f"{p}-token-0123456789" for p in
           ("ORCHESTRATOR", "AGENT", "GRADER", "OBSERVER")}
 # who is killed; the last three are of all episodes
@@ -55,6 +54,7 @@ class Daemon(mcp.Gate):
                     "signal.pause()\n")
         os.chmod(f"{assets}/oracle.py", 0o700)
         self.model = upstream.Raw()
+        scratch = inside.scratch_beside(FIXTURES, self.fifos)
         self.first = 400000 + os.getpid() % 1000 * 32768
         text = f"upstream u {{ server {self.model.url}/v1; }}\n" \
             "capture c { level tokens; trace traces/$session.jsonl; }\n"
@@ -68,9 +68,9 @@ class Daemon(mcp.Gate):
                 f"  worker stdio /usr/bin/python3 {FIXTURES}/held.py "
                 f"{self.fifos}{' start' if i == 0 else ''};\n"
                 f"  sandbox {{ read_only {inside.HOST} {FIXTURES} "
-                f"{self.fifos};\n    read_write {SCRATCH}; memory 64m; "
+                f"{self.fifos};\n    read_write {scratch}; memory 64m; "
                 f"tmp_size 8m; shm_size 8m;\n    timeout 300s; "
-                f"env TMPDIR={SCRATCH}; uid {self.first + i * 4096} 4096; }}\n"
+                f"env TMPDIR={scratch}; uid {self.first + i * 4096} 4096; }}\n"
                 "  inside 127.0.0.1:7000 { location /v1 { llm_intercept;\n"
                 "    upstream u; capture c; keys open; } } }\n")
         text += "server { listen 127.0.0.1:0; location /health { health; }\n"

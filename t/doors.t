@@ -18,7 +18,7 @@ from mcp import Client, rpc  # noqa: E402
 from wsock import Refused, Socket  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 MARK = f"never-in-a-line-{os.getpid()}"  # of arguments, contents, tokens
 TOKENS = {w: f"{w.lower()}-{MARK}" for w in ("ORCH", "GRADER", "OBS", "ADMIN")}
 DOORS = {

@@ -18,7 +18,7 @@ import walls  # noqa: E402
 from wsock import Refused, Socket  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "orchestrator-token-of-this-test"
 ENVIRONMENTS = {"full": 2, "one": 1, "plain": 1, "bare": 1, "broken": 1}
 DOORS = {

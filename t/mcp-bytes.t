@@ -26,7 +26,7 @@ import ws  # noqa: E402
 from mcp import BOTH, JSON, rpc  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 sys.path.insert(0, FIXTURES)
 import odd as said  # noqa: E402
 

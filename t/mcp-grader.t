@@ -17,7 +17,7 @@ import walls  # noqa: E402
 from mcp import Client, rpc, said  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "grader-token-0123456789"
 SECRET = f"the-answer-is-{os.getpid()}"
 ORACLE = """#!/bin/sh

@@ -20,7 +20,7 @@ import ws  # noqa: E402
 from mcp import BOTH, JSON, Client, event, rpc, said  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "grader-token-0123456789"
 
 

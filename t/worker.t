@@ -15,7 +15,7 @@ import tap  # noqa: E402
 import walls  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 BOOTSTRAP = os.path.join(ROOT, "contrib", "python", "sallyport_worker.py")
 FRAMES = "worker frames /usr/bin/python3 %s { factory %s; action_class %s; }"
 BAD = ("early_event", "not_ready", "unasked", "event", "two_keys", "twice",

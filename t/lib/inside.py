@@ -37,6 +37,14 @@ print(found, looked > 100)
 """
 
 
+def scratch_beside(*paths):
+    """A folder for what is written that covers none of these."""
+    for top in ("/tmp", "/var/tmp", "/mnt"):
+        if not any(os.path.realpath(p).startswith(top + "/") for p in paths):
+            return top
+    raise RuntimeError(f"no folder to write to beside {paths}")
+
+
 class Daemon(gate.Gate):
     """
     Its environment is called work.  see: what else of the host is seen;
@@ -52,8 +60,7 @@ class Daemon(gate.Gate):
         if before:
             before(self)
         uid = 400000 + os.getpid() % 1000 * 8192
-        beneath = any(os.path.realpath(p).startswith("/tmp/") for p in see)
-        scratch = "/var/tmp" if beneath else "/tmp"
+        scratch = scratch_beside(*see)
         more = "".join(f' "{os.path.realpath(p)}"' for p in see
                        if not os.path.realpath(p).startswith("/usr/"))
         super().__init__(

@@ -19,10 +19,7 @@ class Daemon(gate.Gate):
     def __init__(self, folder, environments, paths=(), env="",
                  episodes=1, locations="", environ=None, **kw):
         self.socket = os.path.join(folder, "control")
-        # what is bound may lie beneath one of them
-        scratch = "/var/tmp" if any(
-            os.path.realpath(p).startswith("/tmp/")
-            for p in (FIXTURES, *paths)) else "/tmp"
+        scratch = inside.scratch_beside(FIXTURES, *paths)
         uid = 400000 + os.getpid() % 1000 * 32768
         text = ""
         for i, (name, worker) in enumerate(environments.items()):
