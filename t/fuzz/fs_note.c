@@ -31,9 +31,8 @@ notes(const uint8_t *p, size_t n)
 		    sandbox_msg_file_note_put(&again, &note) != SP_OK)
 			abort();
 	}
-	if (rc == SP_E_EOF && n < SANDBOX_NOTES_MAX / 2 &&
-	    (buf_len(&again) != n || memcmp(buf_view(&again).p, p, n) != 0) &&
-	    n > 0)
+	if (rc == SP_E_EOF && n > 0 && n < SANDBOX_NOTES_MAX / 2 &&
+	    (buf_len(&again) != n || memcmp(buf_view(&again).p, p, n) != 0))
 		abort();
 	buf_clear(&again);
 }
