@@ -6,6 +6,7 @@ The conformance suite gives the same results there as at the server itself.
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,9 @@ def conformance(url, folder):
              cwd=folder, env={"PATH": "/usr/bin:/bin", "HOME": folder})
     out = {}
     for path in sorted(glob.glob(os.path.join(folder, "*", "checks.json"))):
-        name = os.path.basename(os.path.dirname(path)).rsplit("-20", 1)[0]
+        # each folder's name ends in the time
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[^T]*$", "",
+                      os.path.basename(os.path.dirname(path)))
         with open(path, encoding="utf-8") as f:
             out[name] = [(c["id"], c["status"], c.get("errorMessage"))
                          for c in json.load(f)]
