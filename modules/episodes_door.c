@@ -16,10 +16,7 @@ enum gate_verdict
 episodes_door_deny(struct episodes_call *c, unsigned status, const char *code,
     const char *reason)
 {
-	c->r->status = status;
-	c->r->code = code;
-	c->r->reason = reason;
-	return GATE_DENY;
+	return gate_deny(c->r, status, code, reason);
 }
 
 void

@@ -5,6 +5,7 @@
 #include "episodes_call.h"
 #include "gate/worker.h"
 #include "gate/worker_rpc.h"
+#include "json/jrpc.h"
 #include "json/jwrite.h"
 
 enum {
@@ -89,10 +90,8 @@ refuse_request(struct episodes_worker *x, struct view json)
 	struct worker_rpc r;
 
 	if (worker_rpc_read(json, &r) == SP_OK && r.has_method && r.id.n > 0 &&
-	    buf_printf(&b,
-		"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":{\"code\":-32601,"
-		"\"message\":\"Method not found\"}}",
-		VIEW_ARG(worker_rpc_raw(&r, &r.id))) == SP_OK)
+	    jrpc_put_error(&b, worker_rpc_raw(&r, &r.id), JRPC_METHOD_NOT_FOUND,
+		VIEW("Method not found"), VIEW_NONE) == SP_OK)
 		(void)!worker_tell(x->worker, buf_view(&b));
 	buf_clear(&b);
 }

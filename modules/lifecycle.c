@@ -8,6 +8,7 @@
 #include "gate/feed.h"
 #include "gate/websock.h"
 #include "http/query.h"
+#include "json/jrpc.h"
 #include "json/jscan.h"
 #include "lifecycle_call.h"
 #include "lifecycle_conf.h"
@@ -245,12 +246,12 @@ static void
 answer_fault(struct socket *s, enum lifecycle_op op, struct view data,
     const struct lifecycle_fault *f)
 {
-	enum { RPC_INTERNAL = -32603 };
 	struct buf frame = BUF_INIT(FAULT_MAX);
 
 	if (op == LIFECYCLE_MCP)
 		socket_send(s,
-		    lifecycle_frame_rpc_error(&frame, data, RPC_INTERNAL, f),
+		    lifecycle_frame_rpc_error(&frame, data, JRPC_INTERNAL_ERROR,
+			f),
 		    &frame);
 	else
 		send_fault(s, f);
@@ -589,29 +590,19 @@ static const struct websock_events socket_events = {
 /* ---- the handshake -------------------------------------------------------- */
 
 static enum gate_verdict
-deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
-static enum gate_verdict
 asked(struct gate_request *r)
 {
 	switch (websocket_asked(&r->x->request)) {
 	case SP_OK:
 		return GATE_PASS;
 	case SP_E_NOTFOUND:
-		return deny(r, 426, "websocket_only",
+		return gate_deny(r, 426, "websocket_only",
 		    "this door is a WebSocket: ask for an upgrade");
 	case SP_E_UNSUPPORTED:
-		return deny(r, 426, "websocket_version",
+		return gate_deny(r, 426, "websocket_version",
 		    "Sec-WebSocket-Version: 13 is spoken here, no other");
 	default:
-		return deny(r, 400, "bad_handshake",
+		return gate_deny(r, 400, "bad_handshake",
 		    "the handshake of the WebSocket is malformed");
 	}
 }
@@ -624,14 +615,10 @@ on_head(struct gate_request *r)
 	enum bound_word word;
 	struct socket *s;
 
+	if (v == GATE_PASS)
+		v = lifecycle_lease_admit(r, conf->allow_lifecycle);
 	if (v != GATE_PASS)
 		return v;
-	if (!conf->allow_lifecycle)
-		return deny(r, 403, "lifecycle_off",
-		    "allow_lifecycle is off at this door");
-	if (gate_episodes(r->gate) == NULL)
-		return deny(r, 503, "helper_gone",
-		    "there is no helper to make an episode");
 	s = mem_calloc(1, sizeof(*s));
 	if (s == NULL)
 		return GATE_FAIL;

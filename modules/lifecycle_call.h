@@ -131,6 +131,12 @@ void lifecycle_lease_stop(void);
 void lifecycle_lease_look(void);
 
 /*
+ * Whether episodes may be had at a door, as its HEAD hook says: GATE_PASS;
+ * GATE_DENY with 403 they may not, 503 there is no helper.
+ */
+enum gate_verdict lifecycle_lease_admit(struct gate_request *r,
+    bool allow_lifecycle);
+/*
  * A new one, nobody attached; its episode is made by a LIFECYCLE_OPEN.
  * Parameters: id, of the episode; empty: one is made up.
  * Returns: 0; SP_E_NOMEM.

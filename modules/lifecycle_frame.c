@@ -1,11 +1,12 @@
 #include "config.h"
 
+#include "gate/door.h"
+#include "json/jrpc.h"
 #include "json/jscan.h"
 #include "json/jwrite.h"
 #include "lifecycle_call.h"
 
 /* Fixed: a client may compare it. */
-#define LIFECYCLE_FAILED "Environment operation failed"
 
 static const struct frame_row {
 	const char *type;
@@ -177,7 +178,7 @@ put_fault(struct jwrite *w, const struct lifecycle_fault *f)
 {
 	jwrite_object(w);
 	jwrite_key(w, "message");
-	jwrite_cstr(w, f->message != NULL ? f->message : LIFECYCLE_FAILED);
+	jwrite_cstr(w, f->message != NULL ? f->message : DOOR_FAILED);
 	jwrite_key(w, "code");
 	jwrite_cstr(w, f->code != NULL ? f->code : "execution_error");
 	if (f->counts) {
@@ -243,34 +244,23 @@ int
 lifecycle_frame_rpc_error(struct buf *out, struct view request, int code,
     const struct lifecycle_fault *f)
 {
+	struct buf data = BUF_INIT(out->max), error = BUF_INIT(out->max);
 	struct jscan_span id;
 	struct jscan s;
-	struct jwrite w;
+	bool has;
+	int rc;
 
 	jscan_init(&s, request, 0);
-	jwrite_init(&w, out);
-	jwrite_object(&w);
-	jwrite_key(&w, "type");
-	jwrite_cstr(&w, "mcp");
-	jwrite_key(&w, "data");
-	jwrite_object(&w);
-	jwrite_key(&w, "jsonrpc");
-	jwrite_cstr(&w, "2.0");
-	jwrite_key(&w, "id");
-	if (jscan_find(request, VIEW("id"), &id) == 1)
-		jwrite_span(&w, jscan_raw(&s, &id));
-	else
-		jwrite_null(&w);
-	jwrite_key(&w, "error");
-	jwrite_object(&w);
-	jwrite_key(&w, "code");
-	jwrite_i64(&w, code);
-	jwrite_key(&w, "message");
-	jwrite_cstr(&w, f->message != NULL ? f->message : LIFECYCLE_FAILED);
-	jwrite_key(&w, "data");
-	put_fault(&w, f);
-	jwrite_end_object(&w);
-	jwrite_end_object(&w);
-	jwrite_end_object(&w);
-	return jwrite_finish(&w);
+	has = jscan_find(request, VIEW("id"), &id) == 1;
+	rc = lifecycle_frame_fault(&data, f);
+	if (rc == SP_OK)
+		rc = jrpc_put_error(&error,
+		    has ? jscan_raw(&s, &id) : VIEW_NONE, code,
+		    view_str(f->message != NULL ? f->message : DOOR_FAILED),
+		    buf_view(&data));
+	if (rc == SP_OK)
+		rc = lifecycle_frame_reply(out, "mcp", buf_view(&error));
+	buf_clear(&error);
+	buf_clear(&data);
+	return rc;
 }

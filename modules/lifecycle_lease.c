@@ -202,6 +202,18 @@ lease_on_timer(void *arg)
 		lifecycle_lease_end(l);
 }
 
+enum gate_verdict
+lifecycle_lease_admit(struct gate_request *r, bool allow_lifecycle)
+{
+	if (!allow_lifecycle)
+		return gate_deny(r, 403, "lifecycle_off",
+		    "allow_lifecycle is off at this door");
+	if (gate_episodes(r->gate) == NULL)
+		return gate_deny(r, 503, "helper_gone",
+		    "there is no helper to make an episode");
+	return GATE_PASS;
+}
+
 int
 lifecycle_lease_new(struct gate *g, struct view env, bool shared,
     struct lifecycle_lease **out)

@@ -67,8 +67,8 @@ plain_fault(struct plain *p, enum lifecycle_outcome o, struct view cause,
 		.tail = tail,
 	};
 	struct buf out = BUF_INIT(PLAIN_ERROR_MAX);
-	int rc = buf_add_str(&out,
-	    "{\"detail\":\"Environment operation failed\",\"error\":");
+	int rc =
+	    buf_add_str(&out, "{\"detail\":\"" DOOR_FAILED "\",\"error\":");
 
 	if (rc == SP_OK)
 		rc = lifecycle_frame_fault(&out, &f);
@@ -218,34 +218,22 @@ read_body(struct plain *p)
 }
 
 static enum gate_verdict
-deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
-static enum gate_verdict
 on_head(struct gate_request *r)
 {
 	const struct lifecycle_plain_conf *conf = r->conf;
 	struct view path = r->location->path;
 	bool state = view_ends(path, VIEW("/state"));
 	enum bound_word word;
+	enum gate_verdict v;
 	struct plain *p;
 
 	r->allow = state ? "GET" : "POST";
 	if (!view_eq(r->x->request.method, view_str(r->allow)))
-		return deny(r, 405, "method_not_allowed",
+		return gate_deny(r, 405, "method_not_allowed",
 		    "this path does not take that method");
-	if (!conf->allow_lifecycle)
-		return deny(r, 403, "lifecycle_off",
-		    "allow_lifecycle is off at this door");
-	if (gate_episodes(r->gate) == NULL)
-		return deny(r, 503, "helper_gone",
-		    "there is no helper to make an episode");
+	v = lifecycle_lease_admit(r, conf->allow_lifecycle);
+	if (v != GATE_PASS)
+		return v;
 	p = mem_calloc(1, sizeof(*p));
 	if (p == NULL)
 		return GATE_FAIL;

@@ -126,16 +126,6 @@ is_passed(const struct llm_intercept_conf *conf, struct view path,
 	return false;
 }
 
-static enum gate_verdict
-deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
 /* Which of the door's kinds of call this is; false: denied. */
 static bool
 classify(struct gate_request *r, const struct llm_intercept_conf *conf,
@@ -151,7 +141,7 @@ classify(struct gate_request *r, const struct llm_intercept_conf *conf,
 		if (view_eq(method, VIEW("POST")))
 			return true;
 		r->allow = "POST";
-		deny(r, 405, "method_not_allowed",
+		gate_deny(r, 405, "method_not_allowed",
 		    "chat completions take POST");
 		return false;
 	}
@@ -162,13 +152,14 @@ classify(struct gate_request *r, const struct llm_intercept_conf *conf,
 		    view_eq(method, VIEW("HEAD")))
 			return true;
 		r->allow = "GET, HEAD";
-		deny(r, 405, "method_not_allowed", "the models list takes GET");
+		gate_deny(r, 405, "method_not_allowed",
+		    "the models list takes GET");
 		return false;
 	}
 	*kind = LLM_PASS;
 	if (is_passed(conf, r->path, *endpoint))
 		return true;
-	deny(r, 404, "unknown_url",
+	gate_deny(r, 404, "unknown_url",
 	    "no such path on this gateway: chat completions and models are "
 	    "served; others need `pass` in its configuration");
 	return false;
@@ -190,24 +181,24 @@ deny_key(struct gate_request *r, int rc)
 {
 	switch (rc) {
 	case SP_E_SYNTAX:
-		return deny(r, 400, "ambiguous_key",
+		return gate_deny(r, 400, "ambiguous_key",
 		    "two credentials in one request that differ: send one");
 	case SP_E_STATE:
-		return deny(r, 503, "recorder_unavailable",
+		return gate_deny(r, 503, "recorder_unavailable",
 		    "it is not known yet which keys there are: try again "
 		    "later");
 	case SP_E_CONF:
-		return deny(r, 503, "no_capture",
+		return gate_deny(r, 503, "no_capture",
 		    "the session's capture is no longer configured: end the "
 		    "session and create another");
 	case SP_E_NOMEM:
 		return GATE_FAIL;
 	case SP_E_GONE:
-		return deny(r, 401, "session_closed",
+		return gate_deny(r, 401, "session_closed",
 		    "the session of this key has ended: create another "
 		    "session and use its key");
 	default:
-		return deny(r, 401, "invalid_api_key",
+		return gate_deny(r, 401, "invalid_api_key",
 		    "unknown session key: use the key that was given when the "
 		    "session was created");
 	}
@@ -265,14 +256,14 @@ on_head(struct gate_request *r)
 		return deny_key(r, rc);
 	named = path_session(r);
 	if (named.p != NULL && !view_eq(named, found.id))
-		return deny(r, 400, "session_mismatch",
+		return gate_deny(r, 400, "session_mismatch",
 		    "the path names another session than the key: use the "
 		    "base URL that belongs to it");
 	r->session = found.id;
 	r->principal = "agent";
 	upstream = upstream_of(r, found.session);
 	if (upstream == NULL)
-		return deny(r, 503, "no_upstream",
+		return gate_deny(r, 503, "no_upstream",
 		    "the session's upstream is no longer configured: end the "
 		    "session and create another");
 	c = mem_calloc(1, sizeof(*c));
@@ -310,15 +301,15 @@ go_up(struct gate_request *r)
 	case 0:
 		return GATE_HOLD;
 	case SP_E_SYNTAX:
-		return deny(r, 400, "invalid_json",
+		return gate_deny(r, 400, "invalid_json",
 		    c->why != NULL ? c->why
 				   : "the request body cannot be read");
 	case SP_E_DENIED:
-		return deny(r, 400, "budget_exhausted",
+		return gate_deny(r, 400, "budget_exhausted",
 		    "the budget of this session is used up");
 	case SP_E_STATE:
 	case SP_E_LIMIT:
-		return deny(r, 503, "recorder_unavailable",
+		return gate_deny(r, 503, "recorder_unavailable",
 		    "the trace cannot be written now: try again later");
 	default:
 		return GATE_FAIL;
@@ -329,7 +320,7 @@ static enum gate_verdict
 deny_place(struct gate_request *r, enum admission_word w)
 {
 	r->outcome = admission_name(w);
-	return deny(r, admission_status(w), "too_many_calls",
+	return gate_deny(r, admission_status(w), "too_many_calls",
 	    admission_reason(w));
 }
 

@@ -21,16 +21,5 @@ on_head(struct gate_request *r)
 const struct gate_module mcp_grader_module = {
 	.conf = &mcp_grader_conf,
 	.principals = GATE_GRADER,
-	.door = true,
-	.wants_body = true,
-	.setup = mcp_setup,
-	.stop = mcp_stop,
-	.hook = {
-	    [GATE_HEAD] = on_head,
-	    [GATE_MESSAGE] = mcp_message,
-	    [GATE_FINISH] = mcp_finish,
-	},
-	.room = mcp_room,
-	.expire = mcp_expire,
-	.holds = mcp_holds,
+	MCP_DOOR_HOOKS(on_head),
 };

@@ -3,6 +3,7 @@
 
 #include "mcp_grader_tools.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "gate/feed.h"
 #include "gate/grading.h"
@@ -15,8 +16,8 @@ enum {
 	TOOLS_PATH_MAX = 4096,
 };
 
-#define FAILED "Environment operation failed"
 #define INVALID "Invalid parameters"
+#define SCHEMA "see the tool's inputSchema in tools/list"
 
 /* A call that waits for its answer, one of the three. */
 struct tools_wait {
@@ -37,6 +38,72 @@ static const struct mcp_grader_conf *
 tools_conf(const struct gate_request *r)
 {
 	return r->conf;
+}
+
+/* ---- errors ----------------------------------------------------------------- */
+
+#define TOO_LARGE \
+	{ \
+		"too_large", \
+		    "a file and each stream of a program may have 1 MiB, " \
+		    "all else 64 MiB: ask for less" \
+	}
+#define FAILED \
+	{ \
+		"failed", "see the error log of the gateway" \
+	}
+
+/* What is said beside openenvd's words. */
+struct tools_cause {
+	const char *reason, *remedy;
+};
+
+static const struct tools_cause no_memory = { "no_memory",
+	"the gateway has no memory for it: try again later" };
+static const struct tools_cause too_large = TOO_LARGE;
+static const struct tools_cause failed = FAILED;
+
+static void
+tools_error(struct mcp_call *c, const struct tools_cause *cause,
+    struct view detail)
+{
+	const struct mcp_fault f = { JRPC_INTERNAL_ERROR, DOOR_FAILED,
+		cause->reason, detail, cause->remedy };
+
+	mcp_own_error(c, &f);
+}
+
+/* The caller's fault. */
+static void
+tools_refuse(struct mcp_call *c, const char *message, const char *reason,
+    const char *remedy)
+{
+	const struct mcp_fault f = { JRPC_INVALID_PARAMS, message, reason,
+		VIEW_NONE, remedy };
+
+	mcp_own_error(c, &f);
+}
+
+/* Nothing was begun, as rc says. */
+static void
+tools_not_begun(struct mcp_call *c, int rc)
+{
+	static const struct tools_cause not_live = { "not_live",
+		"the episode is being made or reset: ask again when its reset "
+		"was answered" };
+	static const struct tools_cause gone = { "gone",
+		"the episode is over, or what serves it is away: ask again "
+		"after a reset" };
+	static const struct tools_cause busy = { "busy",
+		"too many of the grader's calls are under way: ask again when "
+		"one was answered" };
+
+	tools_error(c,
+	    rc == SP_E_STATE       ? &not_live
+		: rc == SP_E_GONE  ? &gone
+		: rc == SP_E_LIMIT ? &busy
+				   : &no_memory,
+	    VIEW_NONE);
 }
 
 /* ---- values ----------------------------------------------------------------- */
@@ -74,7 +141,11 @@ tools_value(struct mcp_call *c, int rc, struct buf *value)
 	if (rc == SP_OK)
 		mcp_own_result(c, buf_view(&out));
 	else
-		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+		tools_error(c,
+		    rc == SP_E_LIMIT       ? &too_large
+			: rc == SP_E_NOMEM ? &no_memory
+					   : &failed,
+		    view_str(err_str(rc)));
 	buf_clear(&out);
 }
 
@@ -90,14 +161,38 @@ tools_over(struct mcp_call *c)
 	*ctx = NULL;
 }
 
+static const struct tools_cause causes[] = {
+	[GRADING_NOT_FOUND] = { "not_found",
+	    "links are not followed: take the path of a regular file, as "
+	    "grader.fs_diff tells it" },
+	[GRADING_NOT_TEXT] = { "not_text", "only UTF-8 is read" },
+	[GRADING_SPECIAL] = { "special", "only regular files are read" },
+	[GRADING_TOO_LARGE] = TOO_LARGE,
+	[GRADING_NO_PROCESS] = { "no_process",
+	    "the environment's assets have no such file: see its "
+	    "configuration" },
+	[GRADING_TIMEOUT] = { "timeout",
+	    "it took longer than the sandbox's timeout lets it" },
+	[GRADING_RESET] = { "reset",
+	    "the episode was reset or ended meanwhile: ask again" },
+	[GRADING_FAILED] = FAILED,
+};
+
 static void
-tools_fail(struct mcp_call *c, enum grading_result r)
+tools_fail(struct mcp_call *c, enum grading_result r, struct view what)
 {
+	const struct tools_cause *cause = &causes[r];
+	const struct episode *ep = mcp_call_episode(c);
+
 	/* ValueError; all else is told as one */
-	if (r == GRADING_NOT_TEXT)
-		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
-	else
-		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+	if (r == GRADING_NOT_TEXT) {
+		tools_refuse(c, INVALID, cause->reason, cause->remedy);
+		return;
+	}
+	if (r == GRADING_FAILED)
+		log_warn("episode %s: a tool of the grader's failed: %.*s",
+		    ep != NULL ? ep->id : "-", VIEW_ARG(what));
+	tools_error(c, cause, what);
 }
 
 static void
@@ -107,10 +202,9 @@ on_read(void *arg, enum grading_result r, struct view text, struct view what)
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 	struct jwrite w;
 
-	(void)what;
 	tools_over(c);
 	if (r != GRADING_OK) {
-		tools_fail(c, r);
+		tools_fail(c, r, what);
 		return;
 	}
 	jwrite_init(&w, &value);
@@ -125,13 +219,12 @@ on_diff(void *arg, enum grading_result r, struct view records, struct view what)
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 	const struct mcp_grader_conf *conf = tools_conf(mcp_call_request(c));
 
-	(void)what;
 	tools_over(c);
 	if (r == GRADING_OK)
 		tools_value(c, mcp_change_list(records, &conf->fs_read, &value),
 		    &value);
 	else
-		tools_fail(c, r);
+		tools_fail(c, r, what);
 }
 
 static void
@@ -142,11 +235,10 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 	struct jwrite w;
 
-	(void)what;
 	tools_over(c);
 	/* half of what it said is no verdict */
 	if (r != GRADING_OK || v->out_cut || v->err_cut) {
-		tools_fail(c, r == GRADING_OK ? GRADING_TOO_LARGE : r);
+		tools_fail(c, r == GRADING_OK ? GRADING_TOO_LARGE : r, what);
 		return;
 	}
 	jwrite_init(&w, &value);
@@ -164,6 +256,22 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 static const struct grading_done grading_done = { on_read, on_diff,
 	on_verdict };
 
+/* What the worker said of it is for the orchestrator alone. */
+static const struct tools_cause state_causes[] = {
+	[WORKER_ERROR] = { "worker_error",
+	    "the worker refused to tell its state: the orchestrator sees "
+	    "why" },
+	[WORKER_GONE] = { "worker_gone",
+	    "the worker failed, or the episode is over: ask again after a "
+	    "reset" },
+	[WORKER_TIMEOUT] = { "timeout",
+	    "the worker did not answer within the sandbox's timeout: ask "
+	    "again after a reset" },
+	[WORKER_BUSY] = { "busy",
+	    "too many calls wait for the worker: ask again later" },
+	[WORKER_NONE] = { "no_worker", "the environment has no worker" },
+};
+
 static void
 on_state(void *arg, enum worker_result result, struct view body)
 {
@@ -174,7 +282,7 @@ on_state(void *arg, enum worker_result result, struct view body)
 	if (result == WORKER_OK)
 		tools_value(c, buf_add_view(&value, body), &value);
 	else
-		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+		tools_error(c, &state_causes[result], VIEW_NONE);
 }
 
 static const struct worker_caller state_caller = { .done = on_state };
@@ -190,7 +298,7 @@ tools_wait(struct mcp_call *c, struct episode **ep)
 		t = mem_calloc(1, sizeof(*t));
 	*mcp_call_ctx(c) = t;
 	if (t == NULL)
-		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+		tools_not_begun(c, *ep == NULL ? SP_E_GONE : SP_E_NOMEM);
 	return t;
 }
 
@@ -201,7 +309,7 @@ tools_asked(struct mcp_call *c, int rc)
 	if (rc == SP_OK)
 		return;
 	tools_over(c);
-	mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+	tools_not_begun(c, rc);
 }
 
 /* ---- the tools -------------------------------------------------------------- */
@@ -228,8 +336,9 @@ call_read(struct mcp_call *c, struct view path)
 	if (!mcp_grader_tools_readable(&tools_conf(mcp_call_request(c))
 					    ->fs_read,
 		path)) {
-		mcp_own_error(c, JRPC_INVALID_PARAMS,
-		    "Operation not permitted");
+		tools_refuse(c, "Operation not permitted", "not_permitted",
+		    "the path must be absolute, without \"..\", and match a "
+		    "pattern of fs_read");
 		return;
 	}
 	t = tools_wait(c, &ep);
@@ -245,7 +354,7 @@ call_diff(struct mcp_call *c, struct view since)
 	struct episode *ep;
 
 	if (since.n > 0 && !view_eq(since, VIEW("reset"))) {
-		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+		tools_refuse(c, INVALID, "bad_arguments", SCHEMA);
 		return;
 	}
 	t = tools_wait(c, &ep);
@@ -275,7 +384,9 @@ call_run(struct mcp_call *c, struct view name)
 	struct episode *ep;
 
 	if (!is_privileged(c, name)) {
-		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+		tools_refuse(c, INVALID, "no_process",
+		    "no process with trust privileged of the environment has "
+		    "that name: see its configuration");
 		return;
 	}
 	t = tools_wait(c, &ep);
@@ -323,7 +434,10 @@ call_trajectory(struct mcp_call *c, struct view none)
 	struct feed *f = ep != NULL ? feed_of(ep) : NULL;
 
 	(void)none;
-	tools_value(c, f != NULL ? feed_all(f, &value) : SP_E_GONE, &value);
+	if (f != NULL)
+		tools_value(c, feed_all(f, &value), &value);
+	else
+		tools_not_begun(c, SP_E_GONE);
 }
 
 static const struct tools_row rows[] = {
@@ -440,9 +554,9 @@ tools_call(struct mcp_call *c, struct view tool, const struct jrpc *m,
 	if (rc == SP_OK)
 		t->call(c, buf_view(&arg));
 	else if (rc == SP_E_NOMEM)
-		mcp_own_error(c, JRPC_INTERNAL_ERROR, FAILED);
+		tools_not_begun(c, rc);
 	else
-		mcp_own_error(c, JRPC_INVALID_PARAMS, INVALID);
+		tools_refuse(c, INVALID, "bad_arguments", SCHEMA);
 	buf_clear(&arg);
 }
 

@@ -21,16 +21,6 @@ enum { OBSERVE_ID_MAX = 64 };
 /* All of this process's. */
 static uint64_t *observers_now, *observers_dropped;
 
-static enum gate_verdict
-observe_deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
 static void
 observe_log(const struct observe_call *c, const char *operation,
     const char *outcome)
@@ -376,21 +366,21 @@ observe_on_head(struct gate_request *r)
 		r->streams = true;
 		return GATE_PASS;
 	case SP_E_UNSUPPORTED:
-		return observe_deny(r, 426, "bad_version",
+		return gate_deny(r, 426, "bad_version",
 		    "WebSocket version 13 is spoken here");
 	case SP_E_NOTFOUND:
 		break;
 	default:
-		return observe_deny(r, 400, "bad_handshake",
+		return gate_deny(r, 400, "bad_handshake",
 		    "the WebSocket handshake lacks a field or has a bad one");
 	}
 	if (!view_eq(r->x->request.method, VIEW("GET"))) {
 		r->allow = "GET";
-		return observe_deny(r, 405, "method_not_allowed",
+		return gate_deny(r, 405, "method_not_allowed",
 		    "observers use GET");
 	}
 	if (!observe_accepts(r))
-		return observe_deny(r, 406, "not_acceptable",
+		return gate_deny(r, 406, "not_acceptable",
 		    "events come as text/event-stream, or over a WebSocket");
 	return GATE_PASS;
 }
@@ -409,11 +399,11 @@ observe_on_message(struct gate_request *r)
 	if (v != GATE_PASS)
 		return v;
 	if (feed_of(ep) == NULL)
-		return observe_deny(r, 503, "no_episode",
+		return gate_deny(r, 503, "no_episode",
 		    "the episode is not there yet: try again");
 	rc = observe_since(r, feed_of(ep), &from);
 	if (rc == SP_E_SYNTAX)
-		return observe_deny(r, 400, "bad_since",
+		return gate_deny(r, 400, "bad_since",
 		    "since and Last-Event-ID are numbers of events");
 	if (rc != SP_OK)
 		return GATE_FAIL;

@@ -13,10 +13,7 @@ enum gate_verdict
 sessions_deny(struct sessions_call *c, unsigned status, const char *code,
     const char *reason)
 {
-	c->r->status = status;
-	c->r->code = code;
-	c->r->reason = reason;
-	return GATE_DENY;
+	return gate_deny(c->r, status, code, reason);
 }
 
 struct view

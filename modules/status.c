@@ -52,16 +52,6 @@ status_format(const struct head_fields *f)
 	return STATUS_TEXT;
 }
 
-static enum gate_verdict
-status_deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
 static int
 status_page(struct gate_request *r)
 {
@@ -97,17 +87,17 @@ status_head(struct gate_request *r)
 
 	r->principal = "operator";
 	if (!status_is_local(r->x) && token == NULL)
-		return status_deny(r, 403, "local_only",
+		return gate_deny(r, 403, "local_only",
 		    "the status is open to this machine alone: configure a "
 		    "token for its location");
 	if (!status_is_local(r->x) &&
 	    !session_token_ok(&r->x->request.fields, token))
-		return status_deny(r, 401, "invalid_token",
+		return gate_deny(r, 401, "invalid_token",
 		    "a bearer token is needed here: send Authorization: "
 		    "Bearer TOKEN");
 	if (!view_eq(method, VIEW("GET")) && !view_eq(method, VIEW("HEAD"))) {
 		r->allow = "GET, HEAD";
-		return status_deny(r, 405, "method_not_allowed",
+		return gate_deny(r, 405, "method_not_allowed",
 		    "the status is read with GET");
 	}
 	return status_page(r) == SP_OK ? GATE_DONE : GATE_FAIL;

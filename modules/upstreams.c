@@ -21,16 +21,6 @@ struct upstreams_call {
 	const struct conf_upstream *upstream; /* NULL: all */
 };
 
-static enum gate_verdict
-deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
 /* ---- what is asked -------------------------------------------------------- */
 
 static const struct conf_upstream *
@@ -71,13 +61,13 @@ route_one(struct gate_request *r, struct upstreams_call *c, struct view what)
 			return GATE_PASS;
 	}
 	if (!known)
-		return deny(r, 404, "unknown_url",
+		return gate_deny(r, 404, "unknown_url",
 		    "an upstream has servers and servers/drain beneath it, no "
 		    "more");
 	r->allow = what.n == 0 ? "GET"
 	    : c->op == DRAIN   ? "POST"
 			       : "DELETE, POST";
-	return deny(r, 405, "method_not_allowed",
+	return gate_deny(r, 405, "method_not_allowed",
 	    "this path does not take that method");
 }
 
@@ -92,14 +82,14 @@ route(struct gate_request *r, struct upstreams_call *c)
 		if (view_eq(r->x->request.method, VIEW("GET")))
 			return GATE_PASS;
 		r->allow = "GET";
-		return deny(r, 405, "method_not_allowed",
+		return gate_deny(r, 405, "method_not_allowed",
 		    "the list of upstreams is read with GET");
 	}
 	rest = view_from(rest, 1);
 	slash = view_find(rest, '/');
 	c->upstream = find(r, view_sub(rest, 0, slash));
 	if (c->upstream == NULL)
-		return deny(r, 404, "unknown_upstream",
+		return gate_deny(r, 404, "unknown_upstream",
 		    "the configuration has no upstream of that name");
 	return route_one(r, c, view_from(rest, slash));
 }
@@ -227,14 +217,14 @@ refuse(struct gate_request *r, int rc, const char *why)
 {
 	switch (rc) {
 	case SP_E_SYNTAX:
-		return deny(r, 400, "bad_url", why);
+		return gate_deny(r, 400, "bad_url", why);
 	case SP_E_NOTFOUND:
-		return deny(r, 404, "unknown_server", why);
+		return gate_deny(r, 404, "unknown_server", why);
 	case SP_E_EXISTS:
-		return deny(r, 409, "server_exists", why);
+		return gate_deny(r, 409, "server_exists", why);
 	case SP_E_LIMIT:
 	case SP_E_ARG:
-		return deny(r, 409, "not_possible", why);
+		return gate_deny(r, 409, "not_possible", why);
 	default:
 		return GATE_FAIL;
 	}
@@ -274,7 +264,7 @@ on_message(struct gate_request *r)
 
 	/* the configuration may have changed since the head came */
 	if (gate_generation_of(r) != gate_generation(r->gate))
-		return deny(r, 503, "reloading",
+		return gate_deny(r, 503, "reloading",
 		    "the configuration has just changed: ask again");
 	if (c->op == LIST || c->op == SHOW)
 		return answer(r, c, 200);

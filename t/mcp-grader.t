@@ -60,8 +60,15 @@ class Daemon(mcp.Gate):
                 "    token env:GRADER; tools * grader.*;\n"
                 "    fs_read /workspace/** /openenvd/assets/oracle*;\n"
                 "    privileged_exec on; }\n}\n")
-        super().__init__(conf, main=f"control {self.socket};",
+        self.access_path = os.path.join(folder, "access")
+        self.data = None  # of the last error
+        super().__init__(conf, main=f"control {self.socket};\n"
+                         f"access_log {self.access_path};",
                          env={"GRADER": TOKEN}, **kw)
+
+    def access(self):
+        with open(self.access_path, encoding="utf-8") as f:
+            return [json.loads(line) for line in f]
 
     def ctl(self, *args, stdin=b""):
         r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
@@ -79,6 +86,7 @@ class Daemon(mcp.Gate):
             return status
         got = json.loads(body)
         if "error" in got:
+            self.data = got["error"]["data"]
             return got["error"]["code"], got["error"]["message"]
         return json.loads(said(got))
 
@@ -129,14 +137,21 @@ def grading(d, ep):
            "an asset")
     tap.eq(d.grade("read_file", path="/openenvd/assets/solution"), denied,
            "another, that fs_read has not")
-    for path, want in (("/workspace/link", failed), ("/workspace/o", failed),
-                       ("/workspace/pipe", failed),
-                       ("/workspace/none", failed), ("/workspace", denied),
-                       ("/workspace/", failed),
-                       ("/workspace/bad", (-32602, "Invalid parameters")),
-                       ("/workspace/../etc/passwd", denied),
-                       ("/etc/passwd", denied)):
+    for path, want, reason in (
+            ("/workspace/link", failed, "not_found"),
+            ("/workspace/o", failed, "not_found"),
+            ("/workspace/pipe", failed, "special"),
+            ("/workspace/none", failed, "not_found"),
+            ("/workspace", denied, "not_permitted"),
+            ("/workspace/", failed, "not_found"),
+            ("/workspace/bad", (-32602, "Invalid parameters"), "not_text"),
+            ("/workspace/../etc/passwd", denied, "not_permitted"),
+            ("/etc/passwd", denied, "not_permitted")):
         tap.eq(d.grade("read_file", path=path), want, f"not {path}")
+        tap.eq((d.data["reason"], bool(d.data["remedy"])), (reason, True),
+               "and why, and what to do")
+    d.grade("run_process", name="none")
+    tap.eq(d.data["reason"], "no_process", "a process that there is not")
     want = {"returncode": 3, "stdout": SECRET + "made\n", "stderr": "words\n"}
     tap.eq(d.grade("run_oracle"), want, "the oracle's verdict")
     tap.eq(d.grade("run_process", name="again"), want, "a process's")
@@ -210,6 +225,17 @@ def resets(d, ep):
     _, _, body = d.ask("POST", "/mcp", rpc(1, "tools/list"))
     tap.eq(json.loads(body)["error"]["data"]["reason"], "no_episode",
            "and why, in the error's data")
+    log = gate.until(lambda: [x for x in d.access()
+                              if x["outcome"] == "no_episode"][3:],
+                     "lines of the access log that say so")
+    tap.eq({(x.get("module", x.get("door")), x["principal"],
+             x.get("operation"), x.get("status")) for x in d.access()
+            if x["outcome"] == "no_episode"},
+           {("mcp_grader", "grader", None, 200),
+            ("mcp_grader", "grader", "tools/call", None),
+            ("mcp_agent", "agent", None, 200),
+            ("mcp_agent", "agent", "tools/list", None)},
+           f"of each request and operation ({len(log)})")
 
 
 def main():

@@ -29,6 +29,60 @@ struct conf_mcp {
 };
 
 /*
+ * The rows that both modules have, of a struct whose member `mcp` is the one
+ * above; what a pattern of tools may be is said by each.
+ */
+/* clang-format off */
+#define CONF_MCP_ROWS(owner, tools_doc) \
+	{ .name = "environment", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_REF, \
+	    .offset = offsetof(owner, mcp.environment), \
+	    .ref = CONF_ENVIRONMENT, \
+	    .args = "NAME", \
+	    .doc = "The environment whose episodes are meant.\n" \
+		   "In an inside block it is that of the block." }, \
+	{ .name = "tools", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_LIST, \
+	    .flags = CONF_REPEATS, \
+	    .offset = offsetof(owner, mcp.tools), \
+	    .args = "PATTERN ...", \
+	    .doc = tools_doc, \
+	    .def_doc = "none" }, \
+	{ .name = "features", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_LIST, \
+	    .offset = offsetof(owner, mcp.feature_names), \
+	    .def = CONF_MCP_ALL, \
+	    .args = "none | FEATURE ...", \
+	    .doc = "What of MCP passes besides tools: resources, prompts, " \
+		   "completions, logging,\n" \
+		   "and what the worker may ask of the client: sampling, " \
+		   "elicitation, roots." }, \
+	{ .name = "sessions", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_NUMBER, \
+	    .offset = offsetof(owner, mcp.sessions), \
+	    .min = 1, \
+	    .max = 100000, \
+	    .def = "1024", \
+	    .args = "NUMBER", \
+	    .doc = "Most sessions of MCP clients at once; those that are " \
+		   "idle longest go first when\n" \
+		   "they have timed out." }, \
+	{ .name = "session_timeout", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_DURATION, \
+	    .offset = offsetof(owner, mcp.session_timeout_ms), \
+	    .min = 1000, \
+	    .max = 7ULL * 86400000, \
+	    .def = "30m", \
+	    .args = "TIME", \
+	    .doc = "How long a session may be idle." }
+/* clang-format on */
+
+/*
  * The static rules of a location, from its module's check(): its environment
  * (implied in an `inside` block), its patterns, its features.
  * Source:  RFC 009, the rules for surfaces.

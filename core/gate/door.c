@@ -10,16 +10,6 @@
 
 /* ---- which episode ---------------------------------------------------------- */
 
-static enum gate_verdict
-door_deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
-
 /* The header, the query; empty: neither.  0; SP_E_SYNTAX; SP_E_NOMEM. */
 static int
 door_named(const struct gate_request *r, struct buf *out)
@@ -70,12 +60,12 @@ door_episode_inside(struct gate_request *r, struct view named,
     struct episode **out)
 {
 	if (named.n > 0 && !view_eq(named, r->episode))
-		return door_deny(r, 400, "episode_mismatch",
+		return gate_deny(r, 400, "episode_mismatch",
 		    "this listener is of another episode than the one that is "
 		    "named: name none");
 	*out = episode_find(gate_episodes(r->gate), r->episode);
 	if (*out == NULL)
-		return door_deny(r, 503, "no_episode",
+		return gate_deny(r, 503, "no_episode",
 		    "the episode of this listener is over");
 	return GATE_PASS;
 }
@@ -101,17 +91,17 @@ door_episode_keyed(struct gate_request *r, const struct conf_environment *env,
 	s = roster_by_key(o, key);
 	if (s == NULL && !roster_ready(o) &&
 	    door_count(gate_episodes(r->gate), env, &ep) > 1)
-		return door_deny(r, 503, "no_sessions",
+		return gate_deny(r, 503, "no_sessions",
 		    "it is not known yet which keys there are: try again");
 	if (s == NULL)
 		return GATE_PASS;
 	if (named.n > 0 && !view_eq(named, s->m.id))
-		return door_deny(r, 400, "episode_mismatch",
+		return gate_deny(r, 400, "episode_mismatch",
 		    "the key is of another episode than the one that is "
 		    "named: name none");
 	ep = episode_find(gate_episodes(r->gate), s->m.id);
 	if (ep == NULL || !door_serves(ep, env))
-		return door_deny(r, 404, "unknown_episode",
+		return gate_deny(r, 404, "unknown_episode",
 		    "no episode is named as the session of this key");
 	if (arena_dup(r->x->arena, s->m.id, &r->session) != SP_OK)
 		return GATE_FAIL;
@@ -130,13 +120,13 @@ door_episode_only(struct gate_request *r, const struct conf_environment *env,
 	if (n == 1)
 		return GATE_PASS;
 	if (n == 0)
-		return door_deny(r, 503, "no_episode",
+		return gate_deny(r, 503, "no_episode",
 		    "there is no episode: an orchestrator's reset makes one");
 	if (r->location->token == NULL &&
 	    session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
-		return door_deny(r, 401, "unauthorized",
+		return gate_deny(r, 401, "unauthorized",
 		    "that key is no session's");
-	return door_deny(r, 400, "episode_needed",
+	return gate_deny(r, 400, "episode_needed",
 	    "there are several episodes: name one with X-Episode-Id or "
 	    "?episode=, or send the key of the session of its name");
 }
@@ -150,12 +140,12 @@ door_episode_named(struct gate_request *r, const struct conf_environment *env,
 
 	/* that there is one of that id is not told to those who may not ask */
 	if (r->location->token == NULL && door_count(set, env, &one) > 1)
-		return door_deny(r, 401, "unauthorized",
+		return gate_deny(r, 401, "unauthorized",
 		    "an id does not authorise: of several episodes one is "
 		    "named by the key of the session of its name, or the "
 		    "location has a token");
 	if (ep == NULL || !door_serves(ep, env))
-		return door_deny(r, 404, "unknown_episode",
+		return gate_deny(r, 404, "unknown_episode",
 		    "there is no episode of that id");
 	*out = ep;
 	return GATE_PASS;
@@ -185,13 +175,13 @@ door_episode(struct gate_request *r, const struct conf_environment *env,
 
 	*out = NULL;
 	if (rc == SP_E_SYNTAX)
-		v = door_deny(r, 400, "bad_episode",
+		v = gate_deny(r, 400, "bad_episode",
 		    "X-Episode-Id and ?episode= do not name one episode: send "
 		    "one of them");
 	else if (rc != SP_OK)
 		v = GATE_FAIL;
 	else if (set == NULL)
-		v = door_deny(r, 503, "helper_gone",
+		v = gate_deny(r, 503, "helper_gone",
 		    "there is no helper to make an episode");
 	else if (r->episode.n > 0)
 		v = door_episode_inside(r, buf_view(&named), out);
@@ -200,6 +190,9 @@ door_episode(struct gate_request *r, const struct conf_environment *env,
 	buf_clear(&named);
 	if (v != GATE_PASS)
 		*out = NULL;
+	/* nobody was denied: there is nothing to be had */
+	if (v == GATE_DENY && r->status == 503)
+		r->outcome = r->code;
 	return v;
 }
 
@@ -302,13 +295,13 @@ door_origin(struct gate_request *r)
 		return GATE_PASS;
 	if (q->authority.n > 0 && !door_is_v4(host) && !door_is_v6(host) &&
 	    !door_is_ours(s, host))
-		return door_deny(r, 403, "bad_host",
+		return gate_deny(r, 403, "bad_host",
 		    "Host is no name of this server: use its address, or add "
 		    "the name with server_name");
 	if (origin.p != NULL &&
 	    (head_count(&q->fields, VIEW("Origin")) > 1 ||
 		!door_origin_ours(s, origin, q->authority)))
-		return door_deny(r, 403, "bad_origin",
+		return gate_deny(r, 403, "bad_origin",
 		    "Origin is another site: only pages of this host may call "
 		    "here");
 	return GATE_PASS;

@@ -10,6 +10,9 @@
 #include "gate/episode.h"
 #include "gate/gate.h"
 
+/* What openenvd says of all that is no fault of the request. */
+#define DOOR_FAILED "Environment operation failed"
+
 /*
  * The episode: that of the listener which accepted it; else, where the
  * location has no token, the one whose name is the session's whose key came;
@@ -22,7 +25,7 @@
  *          that disagree, or none where there are several; 401 one of several
  *          by its id alone, or by a key that is none; 404 no such episode of
  *          this environment; 503 there is none, or it is not known yet which
- *          keys there are; GATE_FAIL.
+ *          keys there are, and r->outcome says so; GATE_FAIL.
  */
 enum gate_verdict door_episode(struct gate_request *r,
     const struct conf_environment *env, struct episode **out);

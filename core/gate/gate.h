@@ -97,6 +97,17 @@ struct gate_request {
 	uint64_t number;
 };
 
+/* A hook's refusal.  code, reason: static, or the exchange's arena. */
+static inline enum gate_verdict
+gate_deny(struct gate_request *r, unsigned status, const char *code,
+    const char *reason)
+{
+	r->status = status;
+	r->code = code;
+	r->reason = reason;
+	return GATE_DENY;
+}
+
 /*
  * What a module gives.  Callbacks other than hooks:
  * room: the client's side takes bytes again (exchange_room() has risen).

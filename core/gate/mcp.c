@@ -84,7 +84,7 @@ void
 mcp_client_room(struct mcp_client *c)
 {
 	if (c->held && !mcp_client_full(c))
-		mcp_serve_hold(c, false);
+		mcp_call_hold_all(c, false);
 }
 
 void
@@ -93,7 +93,7 @@ mcp_client_end(struct mcp_client *c)
 	if (c->ended)
 		return;
 	c->ended = true;
-	mcp_serve_forget(c);
+	mcp_call_forget_all(c);
 	if (c->how == MCP_SOCKET)
 		mcp_ws_end(c);
 	else
@@ -112,7 +112,7 @@ client_heard(void *arg, struct view json)
 		c->lost++;
 		return;
 	}
-	mcp_serve_heard(c, NULL, json);
+	mcp_spec_heard(c, NULL, json);
 }
 
 void
@@ -146,20 +146,10 @@ client_news(void *arg, struct episode *ep, const struct episode_news *n)
 	if (c->how == MCP_STREAM || c->how == MCP_SOCKET)
 		mcp_client_end(c);
 	else
-		mcp_serve_over(c);
+		mcp_spec_over(c);
 }
 
 /* ---- hooks ------------------------------------------------------------------ */
-
-static enum gate_verdict
-client_deny(struct gate_request *r, unsigned status, const char *code,
-    const char *reason)
-{
-	r->status = status;
-	r->code = code;
-	r->reason = reason;
-	return GATE_DENY;
-}
 
 /* openenvd's clients POST, and nothing else. */
 static enum gate_verdict
@@ -174,11 +164,11 @@ client_how(struct mcp_client *c)
 		return GATE_PASS;
 	}
 	if (asked == SP_E_SYNTAX)
-		return client_deny(c->r, 400, "bad_handshake",
+		return gate_deny(c->r, 400, "bad_handshake",
 		    "the WebSocket's handshake lacks a field, or has a wrong "
 		    "one");
 	if (asked == SP_E_UNSUPPORTED)
-		return client_deny(c->r, 426, "bad_version",
+		return gate_deny(c->r, 426, "bad_version",
 		    "Sec-WebSocket-Version must be 13");
 	c->spec = mcp_http_is_spec(c);
 	if (view_eq(method, VIEW("POST")))
@@ -189,7 +179,7 @@ client_how(struct mcp_client *c)
 		c->how = MCP_DELETE;
 	else {
 		c->r->allow = c->spec ? "GET, POST, DELETE" : "POST";
-		return client_deny(c->r, 405, "method_not_allowed",
+		return gate_deny(c->r, 405, "method_not_allowed",
 		    "this path takes POST");
 	}
 	return GATE_PASS;
@@ -266,7 +256,7 @@ mcp_finish(struct gate_request *r)
 	if (c == NULL)
 		return GATE_PASS;
 	c->ended = true;
-	mcp_serve_forget(c);
+	mcp_call_forget_all(c);
 	if (c->watching)
 		worker_unwatch(&c->watch);
 	if (c->living)

@@ -18,6 +18,16 @@
 
 struct mcp_call;
 
+/* An error, of which clients of openenvd know the code and the message. */
+struct mcp_fault {
+	enum jrpc_code code;
+	const char *message;
+	const char *reason; /* a word: "not_found", "timeout", ... */
+	struct view
+	    detail; /* what happened, any bytes; empty: the word says it */
+	const char *remedy; /* NULL: it is in the detail */
+};
+
 /* Tools of the door's own, beside the worker's. */
 struct mcp_own {
 	/* Whether it has a tool of that name; r says the location. */
@@ -54,6 +64,16 @@ enum gate_verdict mcp_finish(struct gate_request *r);
 void mcp_room(struct gate_request *r);
 void mcp_expire(struct gate_request *r, enum gate_expiry why);
 size_t mcp_holds(const struct gate_request *r);
+/* Of a gate_module whose HEAD hook calls mcp_head() with its door. */
+#define MCP_DOOR_HOOKS(on_head) \
+	.door = true, .wants_body = true, .setup = mcp_setup, \
+	.stop = mcp_stop, \
+	.hook = { \
+	    [GATE_HEAD] = (on_head), \
+	    [GATE_MESSAGE] = mcp_message, \
+	    [GATE_FINISH] = mcp_finish, \
+	}, \
+	.room = mcp_room, .expire = mcp_expire, .holds = mcp_holds
 
 /* ---- for tools of a door's own ---------------------------------------------- */
 
@@ -63,8 +83,7 @@ struct episode *mcp_call_episode(const struct mcp_call *c);
 void **mcp_call_ctx(struct mcp_call *c); /* the tool's, NULL at first */
 /* The result's object, or an error; either ends the call. */
 void mcp_own_result(struct mcp_call *c, struct view result);
-void mcp_own_error(struct mcp_call *c, enum jrpc_code code,
-    const char *message);
+void mcp_own_error(struct mcp_call *c, const struct mcp_fault *f);
 /*
  * Records of struct sandbox_change as a JSON array of those whose path in
  * /workspace one of the patterns matches, appended.  A path that is not UTF-8

@@ -7,10 +7,6 @@
 #include "gate/mcp_priv.h"
 
 #include "http/head.h"
-#include "json/jwrite.h"
-
-/* Where a request stands in its batch. */
-enum { NO_EPISODE_MAX = 1024 };
 
 struct http_post {
 	size_t n; /* messages */
@@ -308,7 +304,7 @@ mcp_http_end(struct mcp_client *c)
 		if (http_fail(c,
 			c->session != NULL && c->session->ended ? 404 : 503,
 			c->session != NULL && c->session->ended
-			    ? -32001
+			    ? JRPC_NO_SESSION
 			    : JRPC_INTERNAL_ERROR,
 			c->session != NULL && c->session->ended
 			    ? "Session not found"
@@ -344,45 +340,12 @@ http_plain(struct mcp_client *c)
 	return http_served(c);
 }
 
-/* openenvd's error, with data that says why; 0 or SP_E_NOMEM. */
-static int
-http_no_episode(struct mcp_client *c, struct view id)
-{
-	struct buf data = BUF_INIT(NO_EPISODE_MAX),
-		   out = BUF_INIT(MCP_ANSWER_MAX);
-	struct jwrite w;
-	int rc;
-
-	jwrite_init(&w, &data);
-	jwrite_object(&w);
-	jwrite_key(&w, "reason");
-	jwrite_cstr(&w, c->r->code);
-	jwrite_key(&w, "detail");
-	jwrite_cstr(&w, c->r->reason);
-	jwrite_end_object(&w);
-	rc = jwrite_finish(&w);
-	if (rc == SP_OK)
-		rc = jrpc_put_error(&out, id, JRPC_INTERNAL_ERROR,
-		    VIEW("Environment operation failed"), buf_view(&data));
-	if (rc == SP_OK)
-		mcp_client_answer(c, buf_view(&out));
-	buf_clear(&out);
-	buf_clear(&data);
-	return rc;
-}
-
 enum gate_verdict
 mcp_http_no_episode(struct mcp_client *c)
 {
-	struct jrpc m;
-	int rc = jrpc_read(buf_view(&c->r->body), &m);
-
-	if (rc == SP_E_SYNTAX || rc == SP_E_LIMIT)
-		rc = mcp_serve_error(c, VIEW_NONE, JRPC_PARSE_ERROR,
-		    "Parse error");
-	else
-		rc = http_no_episode(c, jrpc_raw(&m, &m.id));
-	return rc < 0 ? GATE_FAIL : http_send(c, 200, buf_view(&c->out));
+	return mcp_serve_no_episode(c, buf_view(&c->r->body)) < 0
+	    ? GATE_FAIL
+	    : http_send(c, 200, buf_view(&c->out));
 }
 
 enum gate_verdict
@@ -415,7 +378,7 @@ http_session(struct mcp_client *c, enum gate_verdict *v)
 	}
 	s = mcp_session_find(c, id, false);
 	if (s == NULL) {
-		*v = http_fail(c, 404, -32001, "Session not found");
+		*v = http_fail(c, 404, JRPC_NO_SESSION, "Session not found");
 		return NULL;
 	}
 	if (version.p != NULL && !mcp_text_version_known(version)) {

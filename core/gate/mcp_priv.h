@@ -170,18 +170,64 @@ void mcp_session_peer_clear(struct mcp_peer *p);
  * Returns: 1 an answer comes or came; 0 none is due; SP_E_NOMEM.
  */
 int mcp_serve(struct mcp_client *c, struct view text) must_check;
-/* All calls of a client are taken back. */
-void mcp_serve_forget(struct mcp_client *c);
-/* What the worker says in calls of this client waits, or comes again. */
-void mcp_serve_hold(struct mcp_client *c, bool on);
-/* The episode has ended: calls that wait for its worker fail. */
-void mcp_serve_over(struct mcp_client *c);
 /* An error of ours as an answer; data null in the plain dialect. */
 int mcp_serve_error(struct mcp_client *c, struct view id, int code,
     const char *message) must_check;
+/* Its result: 1; SP_E_NOMEM. */
+int mcp_serve_result(struct mcp_client *c, struct view id,
+    struct view result) must_check;
+/* The line in the access log of what was asked; since_us 0: it took no time. */
+void mcp_serve_log(const struct mcp_client *c, const char *operation,
+    struct view tool, const char *outcome, uint64_t since_us);
+/* An error as an answer, with its line: 1; SP_E_NOMEM. */
+int mcp_serve_refuse(struct mcp_client *c, const struct jrpc *m,
+    const char *operation, int code, const char *message) must_check;
+int mcp_serve_no_method(struct mcp_client *c, const struct jrpc *m) must_check;
+/* There is none, as c->r->code and reason say: 1; SP_E_NOMEM. */
+int mcp_serve_no_episode(struct mcp_client *c, struct view text) must_check;
+/*
+ * A place for a message, which its call takes over.  A request's own message
+ * has that of the request.
+ * Returns: 0; 1 it was refused; SP_E_NOMEM.
+ */
+int mcp_serve_admit(struct mcp_client *c, const struct jrpc *m) must_check;
+/* tools/list and tools/call, of both dialects; returns as mcp_serve(). */
+int mcp_serve_list(struct mcp_client *c, const struct jrpc *m) must_check;
+int mcp_serve_call(struct mcp_client *c, const struct jrpc *m) must_check;
+
+/* ---- mcp_spec.c ------------------------------------------------------------- */
+
+/* mcp_serve() in the dialect of the specification. */
+int mcp_spec(struct mcp_client *c, struct view text) must_check;
+/* The episode has ended: calls that wait for its worker fail. */
+void mcp_spec_over(struct mcp_client *c);
 /* What the worker says to a client on its own account, in a call or (NULL) not. */
-void mcp_serve_heard(struct mcp_client *c, const struct mcp_call *call,
+void mcp_spec_heard(struct mcp_client *c, const struct mcp_call *call,
     struct view json);
+
+/* ---- mcp_call.c ------------------------------------------------------------- */
+
+/*
+ * A call of c, without its text; it has the place of the message.
+ * Parameters: operation, static.
+ * Owner:   *out is the client's; mcp_call_end() or mcp_call_free() ends it.
+ * Returns: 0; 1 it was refused, there are too many; SP_E_NOMEM.
+ */
+int mcp_call_new(struct mcp_client *c, const struct jrpc *m,
+    const char *operation, struct mcp_call **out) must_check;
+void mcp_call_free(struct mcp_call *k);
+/*
+ * Tells its answer, which is cleared, or with rc not 0 an error; k is gone, and
+ * the client may be.
+ */
+void mcp_call_end(struct mcp_call *k, const char *outcome, struct buf *answer,
+    int rc);
+/* To the worker with its text.  1: it is answered, now or later. */
+int mcp_call_send(struct mcp_call *k) must_check;
+/* All calls of a client are taken back. */
+void mcp_call_forget_all(struct mcp_client *c);
+/* What the worker says in calls of this client waits, or comes again. */
+void mcp_call_hold_all(struct mcp_client *c, bool on);
 
 /* ---- mcp_text.c ------------------------------------------------------------- */
 
@@ -191,6 +237,9 @@ void mcp_serve_heard(struct mcp_client *c, const struct mcp_call *call,
  * Returns: 0; SP_E_PROTO the answer is none; SP_E_NOMEM; SP_E_LIMIT.
  */
 int mcp_text_list(const struct mcp_client *c, struct view answer,
+    struct buf *out) must_check;
+/* An error whose data says why: 0; SP_E_NOMEM; SP_E_LIMIT. */
+int mcp_text_fault(const struct mcp_fault *f, struct view id,
     struct buf *out) must_check;
 /* The result of initialize.  params: raw, or empty. */
 int mcp_text_initialize(const struct mcp_client *c, struct view worker,

@@ -6,7 +6,11 @@
 #include "json/jsplice.h"
 #include "json/jwrite.h"
 
-enum { TEXT_EDITS_MAX = 64 };
+enum {
+	TEXT_EDITS_MAX = 64,
+	TEXT_DETAIL_MAX = 1024, /* of a fault's detail */
+	TEXT_FAULT_MAX = 8 * 1024, /* of its data */
+};
 
 /* Newest first.  Source: Model Context Protocol, versioning. */
 static const char *const versions[] = { "2025-11-25", "2025-06-18",
@@ -368,5 +372,35 @@ mcp_text_plain(const struct jrpc *m, struct buf *out)
 	if (rc == SP_OK)
 		rc = jsplice_apply(&edits, m->text, out);
 	jsplice_clear(&edits);
+	return rc;
+}
+
+/* ---- errors ----------------------------------------------------------------- */
+
+int
+mcp_text_fault(const struct mcp_fault *f, struct view id, struct buf *out)
+{
+	struct buf data = BUF_INIT(TEXT_FAULT_MAX);
+	struct jwrite w;
+	int rc;
+
+	jwrite_init(&w, &data);
+	jwrite_object(&w);
+	jwrite_key(&w, "reason");
+	jwrite_cstr(&w, f->reason);
+	if (f->detail.n > 0) {
+		jwrite_key(&w, "detail");
+		jwrite_string(&w, view_sub(f->detail, 0, TEXT_DETAIL_MAX));
+	}
+	if (f->remedy != NULL) {
+		jwrite_key(&w, "remedy");
+		jwrite_cstr(&w, f->remedy);
+	}
+	jwrite_end_object(&w);
+	rc = jwrite_finish(&w);
+	if (rc == SP_OK)
+		rc = jrpc_put_error(out, id, f->code, view_str(f->message),
+		    buf_view(&data));
+	buf_clear(&data);
 	return rc;
 }

@@ -92,7 +92,7 @@ ws_on_closed(void *arg, unsigned code)
 	(void)code;
 	c->ws = NULL;
 	c->ended = true;
-	mcp_serve_forget(c);
+	mcp_call_forget_all(c);
 }
 
 static const struct websock_params params = {

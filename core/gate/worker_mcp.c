@@ -4,11 +4,10 @@
 
 #include "base/mem.h"
 #include "gate/worker_rpc.h"
+#include "json/jrpc.h"
 #include "json/jwrite.h"
 
 enum {
-	MCP_METHOD_NOT_FOUND = -32601, /* JSON-RPC 2.0 s5.1 */
-	MCP_INTERNAL = -32603,
 	MCP_SMALL_MAX = 16 * 1024,
 	WORKER_MCP_METHOD_MAX = 256, /* of those that are known */
 };
@@ -59,10 +58,7 @@ mcp_refuse(struct worker_mcp *m, struct view id, int code, const char *text)
 	struct buf b = BUF_INIT(MCP_SMALL_MAX);
 
 	mcp_send_or_fail(m, &b,
-	    buf_printf(&b,
-		"{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":{\"code\":%d,"
-		"\"message\":\"%s\"}}",
-		VIEW_ARG(id), code, text));
+	    jrpc_put_error(&b, id, code, view_str(text), VIEW_NONE));
 }
 
 static void
@@ -70,9 +66,7 @@ mcp_pong(struct worker_mcp *m, struct view id)
 {
 	struct buf b = BUF_INIT(MCP_SMALL_MAX);
 
-	mcp_send_or_fail(m, &b,
-	    buf_printf(&b, "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"result\":{}}",
-		VIEW_ARG(id)));
+	mcp_send_or_fail(m, &b, jrpc_put_result(&b, id, VIEW("{}")));
 }
 
 int
@@ -176,7 +170,7 @@ on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 		if (jscan_is(&r->s, &r->method, VIEW("ping")))
 			mcp_pong(m, raw);
 		else
-			mcp_refuse(m, raw, MCP_METHOD_NOT_FOUND,
+			mcp_refuse(m, raw, JRPC_METHOD_NOT_FOUND,
 			    "Method not found");
 	} else {
 		rc = m->asked_n < WORKER_MCP_ASKED_MAX ? asked_add(m, &r->s, id)
@@ -184,7 +178,7 @@ on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 		if (rc == SP_OK)
 			(void)worker_say(m->back->w, text);
 		else
-			mcp_refuse(m, raw, MCP_INTERNAL,
+			mcp_refuse(m, raw, JRPC_INTERNAL_ERROR,
 			    "Too many requests are open");
 	}
 }
@@ -204,10 +198,8 @@ worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
 		/* or it might wait for it for ever */
 		rc = !forgotten
 		    ? SP_E_STATE
-		    : buf_printf(&b,
-			  "{\"jsonrpc\":\"2.0\",\"id\":%.*s,\"error\":"
-			  "{\"code\":%d,\"message\":\"The client is gone\"}}",
-			  VIEW_ARG(buf_view(&a->raw)), MCP_INTERNAL);
+		    : jrpc_put_error(&b, buf_view(&a->raw), JRPC_INTERNAL_ERROR,
+			  VIEW("The client is gone"), VIEW_NONE);
 		(void)!mcp_send(m, &b, rc);
 		asked_free(m, a);
 	}
@@ -377,7 +369,7 @@ on_hello(struct worker_mcp *m, const struct worker_rpc *r)
 	struct buf b = BUF_INIT(MCP_SMALL_MAX);
 
 	m->hello = 0;
-	if (r->has_error && error_code(r) == MCP_METHOD_NOT_FOUND) {
+	if (r->has_error && error_code(r) == JRPC_METHOD_NOT_FOUND) {
 		/* it has tools, and no more of MCP than that */
 		worker_ready(m->back->w, VIEW_NONE);
 		return;
@@ -450,7 +442,7 @@ answer_env(struct worker_mcp *m, struct worker_call *c,
 		worker_answer(c, WORKER_OK, jscan_raw(&r->s, &r->result));
 	} else if (r->has_result) {
 		worker_answer(c, WORKER_ERROR, VIEW("its result is no object"));
-	} else if (error_code(r) == MCP_METHOD_NOT_FOUND) {
+	} else if (error_code(r) == JRPC_METHOD_NOT_FOUND) {
 		answer_absent(m, c);
 	} else {
 		error_text(r, &b);

@@ -21,7 +21,8 @@ enum jrpc_code {
 	JRPC_METHOD_NOT_FOUND = -32601,
 	JRPC_INVALID_PARAMS = -32602,
 	JRPC_INTERNAL_ERROR = -32603,
-	JRPC_SERVER_ERROR = -32000,
+	JRPC_SERVER_ERROR = -32000, /* and below, of the implementation */
+	JRPC_NO_SESSION = -32001, /* MCP: servers of the SDK */
 };
 
 /* Spans in text; of kind JSCAN_NONE: it is not there. */

@@ -314,45 +314,60 @@ tool(const char *path, const char *name, const char *args)
 
 #define G(name, args) tool("/mcp/grader", name, args)
 
+/* Of the grader's tools: openenvd's code and message, and why. */
+#define FAULT(code, message, reason) \
+	"...{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":" code \
+	",\"message\":\"" message "\",\"data\":{\"reason\":\"" reason "\""
+#define FAILED(reason) FAULT("-32603", "Environment operation failed", reason)
+
 static void
 test_grader_arguments(void)
 {
 	static const struct {
-		const char *tool, *args, *want;
+		const char *tool, *args, *want, *reason;
 	} rows[] = {
-		{ "grader.read_file", "{}", "Invalid parameters" },
-		{ "grader.read_file", "{\"path\":7}", "Invalid parameters" },
-		{ "grader.read_file", "{\"path\":\"\"}", "Invalid parameters" },
+		{ "grader.read_file", "{}", "Invalid parameters",
+		    "bad_arguments" },
+		{ "grader.read_file", "{\"path\":7}", "Invalid parameters",
+		    "bad_arguments" },
+		{ "grader.read_file", "{\"path\":\"\"}", "Invalid parameters",
+		    "bad_arguments" },
 		{ "grader.read_file", "{\"path\":\"/workspace/a\",\"x\":1}",
-		    "Invalid parameters" },
+		    "Invalid parameters", "bad_arguments" },
 		{ "grader.read_file", "{\"path\":\"workspace/a\"}",
-		    "Operation not permitted" },
+		    "Operation not permitted", "not_permitted" },
 		{ "grader.read_file", "{\"path\":\"/workspace/../etc/x\"}",
-		    "Operation not permitted" },
+		    "Operation not permitted", "not_permitted" },
 		{ "grader.read_file", "{\"path\":\"/etc/passwd\"}",
-		    "Operation not permitted" },
+		    "Operation not permitted", "not_permitted" },
 		{ "grader.read_file", "{\"path\":\"/workspace/a\\u0000b\"}",
-		    "Operation not permitted" },
+		    "Operation not permitted", "not_permitted" },
 		{ "grader.fs_diff", "{\"since\":\"start\"}",
-		    "Invalid parameters" },
-		{ "grader.fs_diff", "{\"x\":\"reset\"}", "Invalid parameters" },
-		{ "grader.run_oracle", "{\"x\":1}", "Invalid parameters" },
-		{ "grader.run_process", "{}", "Invalid parameters" },
+		    "Invalid parameters", "bad_arguments" },
+		{ "grader.fs_diff", "{\"x\":\"reset\"}", "Invalid parameters",
+		    "bad_arguments" },
+		{ "grader.run_oracle", "{\"x\":1}", "Invalid parameters",
+		    "bad_arguments" },
+		{ "grader.run_process", "{}", "Invalid parameters",
+		    "bad_arguments" },
 		{ "grader.run_process", "{\"name\":\"loader\"}",
-		    "Invalid parameters" },
+		    "Invalid parameters", "no_process" },
 		{ "grader.run_process", "{\"name\":\"none\"}",
-		    "Invalid parameters" },
-		{ "grader.get_full_state", "{\"x\":1}", "Invalid parameters" },
-		{ "grader.other", "{}", "Tool not found" },
-		{ "reset", "{}", "Tool not found" },
+		    "Invalid parameters", "no_process" },
+		{ "grader.get_full_state", "{\"x\":1}", "Invalid parameters",
+		    "bad_arguments" },
+		{ "grader.other", "{}", "Tool not found", NULL },
+		{ "reset", "{}", "Tool not found", NULL },
 	};
 	char want[256];
 	size_t i;
 
 	begin();
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		snprintf(want, sizeof(want), ERROR("1", "-32602", "%s"),
-		    rows[i].want);
+		snprintf(want, sizeof(want),
+		    rows[i].reason != NULL ? FAULT("-32602", "%s", "%s")
+					   : ERROR("1", "-32602", "%s"),
+		    rows[i].want, rows[i].reason);
 		is(G(rows[i].tool, rows[i].args), 200, want, rows[i].args);
 	}
 	is(tool("/small", "grader.run_oracle", "{}"), 200,
@@ -370,9 +385,27 @@ test_grader_arguments(void)
 static void
 test_grader_read(void)
 {
-	static const enum grading_result failed[] = { GRADING_NOT_FOUND,
-		GRADING_SPECIAL, GRADING_TOO_LARGE, GRADING_TIMEOUT,
-		GRADING_RESET, GRADING_FAILED };
+	static const struct {
+		enum grading_result result;
+		const char *want;
+	} failed[] = {
+		{ GRADING_NOT_FOUND, FAILED("not_found") },
+		{ GRADING_SPECIAL, FAILED("special") },
+		{ GRADING_TOO_LARGE, FAILED("too_large") },
+		{ GRADING_NO_PROCESS, FAILED("no_process") },
+		{ GRADING_TIMEOUT, FAILED("timeout") },
+		{ GRADING_RESET, FAILED("reset") },
+		{ GRADING_FAILED, FAILED("failed") },
+	};
+	static const struct {
+		int rc;
+		const char *want;
+	} refused[] = {
+		{ SP_E_STATE, FAILED("not_live") },
+		{ SP_E_GONE, FAILED("gone") },
+		{ SP_E_LIMIT, FAILED("busy") },
+		{ SP_E_NOMEM, FAILED("no_memory") },
+	};
 	struct mux_stream *s;
 	size_t i;
 
@@ -386,17 +419,22 @@ test_grader_read(void)
 	s = G("grader.read_file", "{\"path\":\"/openenvd/assets/oracle\"}");
 	grade.done->read(grade.arg, GRADING_NOT_TEXT, VIEW_NONE, VIEW_NONE);
 	turn();
-	is(s, 200, ERROR("1", "-32602", "Invalid parameters"), "no text");
+	is(s, 200, FAULT("-32602", "Invalid parameters", "not_text"),
+	    "no text");
 	for (i = 0; i < sizeof(failed) / sizeof(failed[0]); i++) {
 		s = G("grader.read_file", "{\"path\":\"/workspace/x\"}");
-		grade.done->read(grade.arg, failed[i], VIEW_NONE, VIEW("why"));
+		grade.done->read(grade.arg, failed[i].result, VIEW_NONE,
+		    VIEW("why \xff"));
 		turn();
-		is(s, 200, ERROR("1", "-32603", "Environment operation failed"),
-		    "what fails is told as one");
+		is(s, 200, failed[i].want, "what fails is told as one");
+		is(s, 200, "...,\"detail\":\"why \xef\xbf\xbd\",\"remedy\":\"",
+		    "...with the cause, and what to do");
 	}
-	grade.rc = SP_E_STATE;
-	is(G("grader.fs_diff", "{}"), 200,
-	    ERROR("1", "-32603", "Environment operation failed"), "not now");
+	for (i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		grade.rc = refused[i].rc;
+		is(G("grader.fs_diff", "{}"), 200, refused[i].want,
+		    "what cannot begin");
+	}
 	grade.rc = SP_OK;
 	s = G("grader.fs_diff", "{}");
 	mux_reset(s);
@@ -450,8 +488,7 @@ test_grader_diff(void)
 	s = G("grader.fs_diff", "{}");
 	grade.done->diff(grade.arg, GRADING_OK, VIEW("\1"), VIEW_NONE);
 	turn();
-	is(s, 200, ERROR("1", "-32603", "Environment operation failed"),
-	    "records that make no sense");
+	is(s, 200, FAILED("failed"), "records that make no sense");
 	buf_clear(&b);
 	finish();
 }
@@ -478,8 +515,7 @@ test_grader_run(void)
 	tap_ok(view_eq(buf_view(&grade.what), VIEW("rubric")), "a process");
 	grade.done->verdict(grade.arg, GRADING_OK, &cut, VIEW_NONE);
 	turn();
-	is(s, 200, ERROR("1", "-32603", "Environment operation failed"),
-	    "half an output is no verdict");
+	is(s, 200, FAILED("too_large"), "half an output is no verdict");
 	s = G("grader.get_full_state", "{}");
 	tap_ok(w.open && w.op == WORKER_STATE, "the state");
 	says(WORKER_OK, "{\"episode_id\":\"e\",\"step_count\":2}");
@@ -490,8 +526,11 @@ test_grader_run(void)
 	s = G("grader.get_full_state", "{}");
 	says(WORKER_GONE, "why");
 	turn();
-	is(s, 200, ERROR("1", "-32603", "Environment operation failed"),
-	    "no worker");
+	is(s, 200, FAILED("worker_gone"), "no worker");
+	s = G("grader.get_full_state", "{}");
+	says(WORKER_TIMEOUT, "why");
+	turn();
+	is(s, 200, FAILED("timeout"), "one that is late");
 	is(G("grader.get_trajectory", "{}"), 200, "...\"text\":\"[",
 	    "the trajectory");
 	finish();
