@@ -60,15 +60,7 @@ static const struct conf_directive rows[] = {
 	    .def = "100m",
 	    .doc = "The largest message that is sent; the answer to what has "
 		   "a larger one is an\nerror." },
-	{ .name = "ping",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_DURATION,
-	    .offset = LIFECYCLE(ping_ms),
-	    .max = 60ULL * 60 * 1000,
-	    .def = "20s",
-	    .args = "off | TIME",
-	    .doc = "How often the client is pinged, and how long it may take "
-		   "to answer that." },
+	CONF_PING_ROW(struct lifecycle_conf, ping_ms),
 	{ .name = NULL },
 };
 

@@ -5,9 +5,8 @@
 #include "gate/bound.h"
 #include "gate/feed.h"
 #include "gate/gate.h"
+#include "gate/websock.h"
 #include "observe_conf.h"
-
-struct websock;
 
 /* One observer. */
 struct observe_call {
@@ -22,6 +21,7 @@ struct observe_call {
 	bool over; /* nothing more is sent */
 	uint32_t resets; /* of the episode: part of ids */
 	struct websock *ws; /* NULL: server-sent events */
+	struct websock_params params; /* of it */
 	uint64_t started_us;
 	struct bound_ticket place;
 	char episode[EPISODE_ID_MAX + 1];

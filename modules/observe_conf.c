@@ -38,6 +38,7 @@ static const struct conf_directive rows[] = {
 	    .args = "TIME",
 	    .doc = "An observer that takes nothing for so long, while there "
 		   "is something for it,\nis dropped." },
+	CONF_PING_ROW(struct observe_conf, ping_ms),
 	{ .name = NULL },
 };
 

@@ -1,21 +1,11 @@
 /* Events over a WebSocket: a text message each. */
 #include "config.h"
 
-#include "gate/websock.h"
 #include "observe_call.h"
 
 enum {
 	WS_MESSAGE_MAX = 4096, /* of an observer, who has nothing to say */
 	WS_QUEUE_MAX = 2 * FEED_LINE_MAX,
-	WS_PING_MS = 20000,
-	WS_PONG_MS = 20000,
-};
-
-static const struct websock_params ws_params = {
-	.message_max = WS_MESSAGE_MAX,
-	.queue_max = WS_QUEUE_MAX,
-	.ping_ms = WS_PING_MS,
-	.pong_ms = WS_PONG_MS,
 };
 
 /* Whatever it says is not asked for. */
@@ -59,7 +49,13 @@ int
 observe_ws_accept(struct observe_call *c)
 {
 	c->r->status = 101;
-	return websock_accept(c->r, &ws_params, &ws_events, c, &c->ws);
+	c->params = (struct websock_params){
+		.message_max = WS_MESSAGE_MAX,
+		.queue_max = WS_QUEUE_MAX,
+		.ping_ms = (uint32_t)c->conf->ping_ms,
+		.pong_ms = (uint32_t)c->conf->ping_ms,
+	};
+	return websock_accept(c->r, &c->params, &ws_events, c, &c->ws);
 }
 
 bool

@@ -194,4 +194,18 @@ struct conf_env_range {
 };
 const struct conf_env_range *conf_env_ranges(size_t *n);
 
+/* Of a door that serves WebSockets; in the owner's struct a uint64_t. */
+/* clang-format off */
+#define CONF_PING_ROW(owner, field) \
+	{ .name = "ping", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_DURATION, \
+	    .offset = offsetof(owner, field), \
+	    .max = 60ULL * 60 * 1000, \
+	    .def = "20s", \
+	    .args = "off | TIME", \
+	    .doc = "How often the client of a WebSocket is pinged, and how " \
+		   "long it may take to answer\nthat." }
+/* clang-format on */
+
 #endif

@@ -26,6 +26,7 @@ struct conf_mcp {
 	unsigned features; /* enum conf_mcp_feature bits */
 	uint64_t sessions; /* at once, of this location */
 	uint64_t session_timeout_ms; /* of one that nobody uses */
+	uint64_t ping_ms; /* of WebSockets: between pings, and for a pong; 0 none */
 };
 
 /*
@@ -79,7 +80,8 @@ struct conf_mcp {
 	    .max = 7ULL * 86400000, \
 	    .def = "30m", \
 	    .args = "TIME", \
-	    .doc = "How long a session may be idle." }
+	    .doc = "How long a session may be idle." }, \
+	CONF_PING_ROW(owner, mcp.ping_ms)
 /* clang-format on */
 
 /*

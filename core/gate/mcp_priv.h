@@ -23,8 +23,6 @@ enum {
 	/* unread of a WebSocket; the worker is held from half of it on */
 	MCP_SOCKET_QUEUE_MAX = 36 * 1024 * 1024,
 	MCP_SOCKET_MESSAGE_MAX = 16 * 1024 * 1024, /* that comes by it */
-	MCP_PING_MS = 20000,
-	MCP_PONG_MS = 20000,
 };
 
 struct mcp_client;
@@ -104,6 +102,7 @@ struct mcp_client {
 	bool watching;
 	/* a WebSocket */
 	struct websock *ws;
+	struct websock_params params; /* of it */
 	bool paused;
 	struct mcp_peer own;
 	uint64_t lost; /* messages that found no room */

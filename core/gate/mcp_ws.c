@@ -95,13 +95,6 @@ ws_on_closed(void *arg, unsigned code)
 	mcp_call_forget_all(c);
 }
 
-static const struct websock_params params = {
-	.message_max = MCP_SOCKET_MESSAGE_MAX,
-	.queue_max = MCP_SOCKET_QUEUE_MAX,
-	.ping_ms = MCP_PING_MS,
-	.pong_ms = MCP_PONG_MS,
-	.protocol = VIEW_INIT("mcp"), /* what the TypeScript SDK offers */
-};
 static const struct websock_events events = {
 	.message = ws_on_message,
 	.room = ws_on_room,
@@ -111,7 +104,15 @@ static const struct websock_events events = {
 enum gate_verdict
 mcp_ws_message(struct mcp_client *c)
 {
-	int rc = websock_accept(c->r, &params, &events, c, &c->ws);
+	int rc;
 
+	c->params = (struct websock_params){
+		.message_max = MCP_SOCKET_MESSAGE_MAX,
+		.queue_max = MCP_SOCKET_QUEUE_MAX,
+		.ping_ms = (uint32_t)c->conf->ping_ms,
+		.pong_ms = (uint32_t)c->conf->ping_ms,
+		.protocol = VIEW("mcp"), /* what the TypeScript SDK offers */
+	};
+	rc = websock_accept(c->r, &c->params, &events, c, &c->ws);
 	return rc == SP_OK || rc == SP_E_GONE ? GATE_HOLD : GATE_FAIL;
 }
