@@ -26,7 +26,7 @@ struct conf_mcp {
 	unsigned features; /* enum conf_mcp_feature bits */
 	uint64_t sessions; /* at once, of this location */
 	uint64_t session_timeout_ms; /* of one that nobody uses */
-	uint64_t ping_ms; /* of WebSockets: between pings, and for a pong; 0 none */
+	uint64_t ping_ms; /* between pings, and for a pong; 0 none */
 };
 
 /*
