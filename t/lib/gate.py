@@ -44,7 +44,7 @@ class Gate:
     server takes `listen 127.0.0.1:0;`, and addresses has what it became.
     """
 
-    def __init__(self, conf, main="", env=None, args=(), wait=True):
+    def __init__(self, conf, main="", env=None, args=(), wait=True, uid=None):
         self.tmp = tempfile.TemporaryDirectory(prefix="sp-")
         # the recorder has a uid of its own: it must get to its folder
         os.chmod(self.tmp.name, 0o755)
@@ -54,7 +54,12 @@ class Gate:
         with open(self.conf, "w") as f:
             f.write(f"state_dir {self.state};\n"
                     f"error_log stderr info;\n{main}\n{conf}\n")
-        self.start([program("sallyport"), *args, "-c", self.conf], env, wait)
+        argv = [program("sallyport"), *args, "-c", self.conf]
+        if uid is not None:  # an ordinary user's, and started by root
+            os.chown(self.tmp.name, uid, uid)
+            argv = ["setpriv", f"--reuid={uid}", f"--regid={uid}",
+                    "--clear-groups", *argv]
+        self.start(argv, env, wait)
 
     def start(self, argv, env=None, wait=True):
         self.argv = argv

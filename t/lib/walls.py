@@ -2,22 +2,44 @@
 import ctypes
 import fcntl
 import os
+import subprocess
 
 import tap
 
+NEWUSER = 0x10000000
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWPID, NEWNET
 NAMESPACES = 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x20000000 | \
     0x40000000
 
 
-def host_refuses():
-    """What root may not do here, as in a container; empty if it may."""
+def host_refuses(uid=None):
+    """
+    What root may not do here, as in a container, or what that ordinary user
+    may not in a user namespace; empty if it may.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
 
     def step(what, rc):
         if rc != 0:
             os.write(w, f"{what}: {os.strerror(ctypes.get_errno())}".encode())
             os._exit(1)
+
+    def become():
+        """Root of a user namespace, as that user."""
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        libc.prctl(4, 1)  # PR_SET_DUMPABLE: /proc/self is its own again
+        step("user namespaces", libc.unshare(NEWUSER))
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"),
+                           ("gid_map", f"0 {uid} 1")):
+            try:  # in no words that Python would look up as that user
+                fd = os.open(f"/proc/self/{name}", os.O_WRONLY)
+                os.write(fd, text.encode())
+                os.close(fd)
+            except OSError as e:
+                ctypes.set_errno(e.errno)
+                step(f"user namespaces with a {name}", -1)
 
     def mount(kind, where, flags=0, data=None):
         step(f"mounting {kind or where}", libc.mount(
@@ -27,6 +49,8 @@ def host_refuses():
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
+        if uid is not None:
+            become()
         step("namespaces", libc.unshare(NAMESPACES))
         if os.fork() == 0:
             mount(None, "/", 0x4000 | 0x40000)  # MS_REC | MS_PRIVATE
@@ -34,7 +58,8 @@ def host_refuses():
             for d in ("lower", "upper", "work", "all", "proc", "pts"):
                 os.mkdir(f"/tmp/{d}")
             mount("overlay", "/tmp/all", 0, "lowerdir=/tmp/lower,"
-                  "upperdir=/tmp/upper,workdir=/tmp/work")
+                  "upperdir=/tmp/upper,workdir=/tmp/work" +
+                  ("" if uid is None else ",userxattr"))
             mount("proc", "/tmp/proc")
             mount("devpts", "/tmp/pts", 0, "newinstance")
             os._exit(0)
@@ -44,6 +69,18 @@ def host_refuses():
     os.waitpid(pid, 0)
     with os.fdopen(r, "rb") as f:
         return f.read().decode()
+
+
+def user_refused(uid, *paths):
+    """Why that ordinary user has no sandboxes here, or None."""
+    for path in paths:
+        if subprocess.run(
+                ["setpriv", f"--reuid={uid}", f"--regid={uid}",
+                 "--clear-groups", "test", "-x", path],
+                check=False).returncode != 0:
+            return f"{path} is not for every user"
+    why = host_refuses(uid)
+    return f"this host refuses ordinary users {why}" if why else None
 
 
 def groups_refused():

@@ -12,9 +12,11 @@ sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
 import inside  # noqa: E402
 import peer  # noqa: E402
 import tap  # noqa: E402
+import walls  # noqa: E402
 from upstream import Scripted  # noqa: E402
 
 PROMPT = b"Write hello.py, which prints a greeting, and run it.\n"
+USER = 64990
 KEY = "the-upstream-key-that-nobody-inside-sees"
 CONFIG = {"autoupdate": False, "share": "disabled", "model": "sp/m",
           "provider": {"sp": {
@@ -49,7 +51,7 @@ def works(d, program, episode):
            "and all that changed")
 
 
-def walls(d, episode):
+def enclosed(d, episode):
     rc, out, _ = d.exec("/bin/cat", "/proc/net/dev",
                         options=["--in", episode])
     names = [x.split(b":")[0].strip() for x in out.splitlines()[2:]]
@@ -96,18 +98,33 @@ def trace(d, up, episode):
 folder = peer.need("opencode")
 program = os.path.join(os.path.realpath(folder), "node_modules", ".bin",
                        "opencode")
-with Scripted() as model, tempfile.TemporaryDirectory(prefix="sp-in-") as at:
-    os.chmod(at, 0o755)
-    up = peer.Relay(model.port)
-    with inside.Daemon(at, up.url, [folder],
-                       "memory 2g; pids 512; cpu off;",
-                       env={"SP_TEST_KEY": KEY}) as d:
-        episode = d.create()
-        works(d, program, episode)
-        walls(d, episode)
-        sockets(d, episode)
-        rc, _, err = d.ctl("end", episode)
-        tap.eq(rc, 0, "it ends")
-        trace(d, up, episode)
-        d.gone()
+
+
+def task(who, uid=None):
+    """All of it as root, or as that ordinary user, in user namespaces."""
+    tap.diag(who)
+    with Scripted() as model, tempfile.TemporaryDirectory(
+            prefix="sp-in-") as at:
+        os.chmod(at, 0o755)
+        up = peer.Relay(model.port)
+        bounds = "" if uid else "memory 2g; cpu off;"
+        with inside.Daemon(at, up.url, [folder], bounds + "pids 512;",
+                           env={"SP_TEST_KEY": KEY}, uid=uid) as d:
+            episode = d.create()
+            works(d, program, episode)
+            enclosed(d, episode)
+            sockets(d, episode)
+            rc, _, err = d.ctl("end", episode)
+            tap.eq(rc, 0, "it ends")
+            trace(d, up, episode)
+            d.gone()
+
+
+task("as root")
+refused = walls.user_refused(USER, peer.gate.program("sallyport"),
+                             program)
+if refused:
+    tap.skip("all of it for an ordinary user", refused)
+else:
+    task("as an ordinary user", USER)
 tap.done()
