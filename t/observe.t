@@ -276,6 +276,37 @@ def changes(o):
                 if e["type"] == "fs_change"]
 
 
+def watchers(g):
+    """/proc/PID/status of the processes that watch files, this daemon's."""
+    out = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+                said = dict(x.rstrip("\n").split(":\t", 1) for x in f
+                            if ":\t" in x)
+            with open(f"/proc/{said['PPid']}/stat", encoding="utf-8") as f:
+                above = int(f.read().rsplit(")", 1)[1].split()[1])
+        except (OSError, KeyError):
+            continue
+        if said["Name"] == "sallyport-watch" and above == g.p.pid:
+            out.append(said)
+    return out
+
+
+def test_watcher(g, ctl):
+    """It may read anybody's files, and has no other way to do so."""
+    ctl("episodes", "create", "box", "w1")
+    got = watchers(g)
+    tap.ok(got, "somebody watches the files")
+    tap.eq({(w["Seccomp"], w["NoNewPrivs"], w["CapEff"], w["CapPrm"],
+             w["CapBnd"]) for w in got},
+           {("2", "1", "0" * 15 + "4", "0" * 15 + "4", "0" * 16)},
+           "with a filter, one capability and no way to more")
+    tap.ok(all("0" not in w["Uid"].split() for w in got), "not as root",
+           [w["Uid"] for w in got])
+    ctl("end", "w1")
+
+
 def test_files(g, ctl):
     ctl("episodes", "create", "box", "f1")
     o = Observer(g, "/observe?episode=f1")
@@ -631,7 +662,8 @@ def main():
             ctl("episodes", "create", "box", "e1")
             run((test_since, g), (test_processes, g, ctl),
                 (test_replay, g, ctl), (test_many, g), (test_reset, g, ctl),
-                (test_websocket, g, ctl), (test_files, g, ctl),
+                (test_websocket, g, ctl), (test_watcher, g, ctl),
+                (test_files, g, ctl),
                 (test_overflow, g, ctl), (test_slow, g, ctl),
                 (test_packets, g, ctl), (test_relayed, g, ctl))
     tap.done()

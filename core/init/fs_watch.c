@@ -19,6 +19,7 @@
 #include "base/hmap.h"
 #include "base/mem.h"
 #include "init/fs_note.h"
+#include "init/sbox_filter.h"
 #include "ipc/sandbox_msg.h"
 #include "os/fd.h"
 
@@ -355,9 +356,10 @@ watch_descriptors(int notes, int workspace, int sock)
 }
 
 static void __attribute__((noreturn))
-watch_child(const struct fs_watch *c, int notes, int sock)
+watch_child(const struct fs_watch *c, int notes, int sock, struct view filter)
 {
 	static struct watcher w;
+	struct sbox_why ignored;
 	pid_t parent = getppid();
 
 	(void)prctl(PR_SET_NAME, "sallyport-watch", 0, 0, 0);
@@ -369,7 +371,7 @@ watch_child(const struct fs_watch *c, int notes, int sock)
 		sizeof(w.base), &w.base_n) != SP_OK ||
 	    watch_drop(c) != SP_OK ||
 	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 ||
-	    getppid() != parent)
+	    getppid() != parent || sbox_filter_load(&ignored, filter) != SP_OK)
 		_exit(1);
 	/* a mount at the root of all */
 	if (w.base_n == 1)
@@ -401,20 +403,24 @@ int
 fs_watch_start(const struct fs_watch *c, pid_t *pid, int *fd,
     struct sbox_why *why)
 {
-	int notes, pair[2], rc = watch_mark(c, &notes, why);
+	int notes = -1, pair[2] = { -1, -1 };
+	struct buf filter = BUF_INIT(0);
+	int rc = sbox_filter_compile_watch(why, &filter);
 
-	if (rc != SP_OK)
-		return rc;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+	if (rc == SP_OK)
+		rc = watch_mark(c, &notes, why);
+	if (rc == SP_OK &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
 		rc = sbox_why_errno(why, errno, "watching the workspace");
-		fd_close(&notes);
-		return rc;
+	if (rc == SP_OK) {
+		*pid = fork();
+		if (*pid == 0)
+			watch_child(c, notes, pair[1], buf_view(&filter));
+		if (*pid < 0)
+			rc = sbox_why_errno(why, errno,
+			    "watching the workspace");
 	}
-	*pid = fork();
-	if (*pid == 0)
-		watch_child(c, notes, pair[1]);
-	if (*pid < 0)
-		rc = sbox_why_errno(why, errno, "watching the workspace");
+	buf_clear(&filter);
 	fd_close(&notes);
 	fd_close(&pair[1]);
 	if (rc == SP_OK)

@@ -17,8 +17,8 @@ struct fs_watch {
  * told, finds the paths, and says them as sandbox_file_note records in
  * messages on a SOCK_SEQPACKET socket.  It has CAP_DAC_READ_SEARCH, which
  * open_by_handle_at(2) needs, and nothing else: no descriptor but its own, no
- * way to write.  When nobody reads, it waits, the kernel's queue runs full,
- * and that is told.
+ * way to write, and a filter that kills it for any system call but those few.
+ * When nobody reads, it waits, the kernel's queue runs full, and that is told.
  * Source:  fanotify(7), open_by_handle_at(2), capabilities(7).
  * Context: keeper.
  * Owner:   *fd, the other end, and *pid are the caller's: it ends with the

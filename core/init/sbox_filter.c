@@ -1,18 +1,26 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "init/sbox_filter.h"
 #include "init/sbox_filter_rows.h"
+
+/* Not in every system's headers. */
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
 
 /*
  * The programs are written here, row by row, as each sandbox has its own
@@ -179,26 +187,111 @@ sbox_filter_compile(struct sbox_why *w, struct buf *out)
 	return finish(w, &p, out);
 }
 
+/* One call that a process of ours makes; any other kills it. */
+struct own_call {
+	const char *call;
+	unsigned arg; /* of its arguments, from 0, this one */
+	uint32_t mask, value; /* has these bits so; no mask: whatever it is */
+};
+
+static void
+add_own(struct program *p, const struct own_call *c)
+{
+	int nr = seccomp_syscall_resolve_name(c->call);
+
+	if (nr < 0)
+		return;
+	if (c->mask == 0) {
+		emit(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1);
+		answer(p, SECCOMP_RET_ALLOW);
+		return;
+	}
+	emit(p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 5);
+	load_arg(p, c->arg);
+	emit(p, BPF_ALU | BPF_AND | BPF_K, c->mask, 0, 0);
+	emit(p, BPF_JMP | BPF_JEQ | BPF_K, c->value, 0, 1);
+	answer(p, SECCOMP_RET_ALLOW);
+	answer(p, SECCOMP_RET_KILL_PROCESS);
+}
+
+static int
+compile_own(struct sbox_why *w, const struct own_call *calls, size_t n,
+    struct buf *out)
+{
+	struct program p;
+	size_t i;
+
+	begin(&p);
+	for (i = 0; i < n; i++)
+		add_own(&p, &calls[i]);
+	answer(&p, SECCOMP_RET_KILL_PROCESS);
+	return finish(w, &p, out);
+}
+
 int
 sbox_filter_compile_init(struct sbox_why *w, struct buf *out)
 {
 	/* init1.c from there on, and nothing else */
-	static const char *const calls[] = { "ppoll", "wait4", "rt_sigreturn",
-		"restart_syscall", "exit_group", "exit", "sendmsg" };
-	struct program p;
-	size_t i;
-	int nr;
+	static const struct own_call calls[] = {
+		{ "ppoll", 0, 0, 0 },
+		{ "wait4", 0, 0, 0 },
+		{ "rt_sigreturn", 0, 0, 0 },
+		{ "restart_syscall", 0, 0, 0 },
+		{ "exit_group", 0, 0, 0 },
+		{ "exit", 0, 0, 0 },
+		{ "sendmsg", 0, 0, 0 },
+	};
 
-	begin(&p);
-	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		nr = seccomp_syscall_resolve_name(calls[i]);
-		if (nr < 0)
-			continue;
-		emit(&p, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 1);
-		answer(&p, SECCOMP_RET_ALLOW);
-	}
-	answer(&p, SECCOMP_RET_KILL_PROCESS);
-	return finish(w, &p, out);
+	return compile_own(w, calls, sizeof(calls) / sizeof(calls[0]), out);
+}
+
+int
+sbox_filter_compile_watch(struct sbox_why *w, struct buf *out)
+{
+	static const struct own_call calls[] = {
+		/* what the kernel tells, and saying it */
+		{ "read", 0, 0, 0 },
+		{ "sendto", 0, 0, 0 },
+		/*
+		 * A directory's place.  The capability would open any file of
+		 * the file system: none is, for nothing but its path.
+		 */
+		{ "open_by_handle_at", 2, UINT32_MAX, O_PATH | O_CLOEXEC },
+		{ "readlinkat", 0, 0, 0 },
+		{ "fstat", 0, 0, 0 },
+		{ "fstat64", 0, 0, 0 },
+		{ "newfstatat", 0, 0, 0 },
+		{ "fstatat64", 0, 0, 0 },
+		{ "statx", 0, 0, 0 },
+		{ "close", 0, 0, 0 },
+		/* the seed of its table of directories */
+		{ "getrandom", 0, 0, 0 },
+		/* memory, none of which is ever code */
+		{ "brk", 0, 0, 0 },
+		{ "mmap", 2, PROT_EXEC, 0 },
+		{ "mmap2", 2, PROT_EXEC, 0 },
+		{ "mprotect", 2, PROT_EXEC, 0 },
+		{ "mremap", 0, 0, 0 },
+		{ "munmap", 0, 0, 0 },
+		{ "madvise", 0, 0, 0 },
+		/* names of its areas, by the C library */
+		{ "prctl", 0, UINT32_MAX, PR_SET_VMA },
+		/* its end, and after a signal */
+		{ "rt_sigreturn", 0, 0, 0 },
+		{ "restart_syscall", 0, 0, 0 },
+		{ "exit_group", 0, 0, 0 },
+		{ "exit", 0, 0, 0 },
+#ifdef SP_SANITIZED /* for its own sake */
+		{ "futex", 0, 0, 0 },
+		{ "getpid", 0, 0, 0 },
+		{ "gettid", 0, 0, 0 },
+		{ "sched_yield", 0, 0, 0 },
+		{ "sigaltstack", 0, 0, 0 },
+		{ "write", 0, 0, 0 },
+#endif
+	};
+
+	return compile_own(w, calls, sizeof(calls) / sizeof(calls[0]), out);
 }
 
 int
