@@ -2,7 +2,7 @@
 """The helper is killed after each step; the next start finds all of it.
 
 A run without a failure tells which steps there are (core/base/failpoint.h), in
-each of the phases start, create, reset and stop.  Each of their names is then
+each of the phases start, create, grade, reset and stop.  Each of their names is then
 once the helper's last, in one of those phases, or in each of them with
 SP_FAILPOINTS=all; and what the host had before is what it has after the next
 start: links, tables, mounts, control groups, entries of conntrack, processes,
@@ -38,12 +38,13 @@ TMP = tempfile.mkdtemp(prefix="sp-fail-")
 os.chmod(TMP, 0o755)
 POINT = os.path.join(TMP, "point")
 SOCKET = os.path.join(TMP, "control.sock")
-PHASES = ("start", "create", "reset", "stop")
+PHASES = ("start", "create", "grade", "reset", "stop")
 
 CONF = f"""
 environment box {{
     workspace {TMP}/ws; workspace_size 16m; episodes 2; teardown_timeout 10s;
     sandbox {{ memory 128m; pids 64; uid 300000 4096; }}
+    assets {TMP}/assets {{ oracle oracle.sh; }}
     egress {{ allow tcp 203.0.113.0/24 443; }}
     inside 127.0.0.1:7000 {{ location /health {{ health; }} }}
 }}
@@ -150,28 +151,35 @@ class Host:
             raise ConnectionError("no answer")
         if not data.startswith(b"HTTP/1.1 2"):
             raise RuntimeError(data)
-        return re.search(rb'"id":\s*"([^"]+)"', data).group(1).decode()
+        return data
 
     def phase(self, what):
         if what == "start":
             self.start()
         elif what == "create":
-            self.episode = self.call("/episodes", {"environment": "box"})
+            said = self.call("/episodes", {"environment": "box"})
+            self.episode = re.search(rb'"id":\s*"([^"]+)"',
+                                     said).group(1).decode()
+        elif what == "grade":
+            said = self.call(f"/episodes/{self.episode}/grade", {})
+            if b"graded" not in said:
+                raise RuntimeError(said)
+            self.quiet("grade.clean")
         elif what == "reset":
             self.call(f"/episodes/{self.episode}/reset", {})
-            self.quiet()
+            self.quiet("slot.free", "reset.given")
         else:
             self.g.p.terminate()
             if self.g.p.wait(PATIENCE) != 0:
                 raise ConnectionError("it was killed")
 
-    def quiet(self):
+    def quiet(self, *last):
         """What goes on behind an answer is over: one sandbox is left."""
         end = time.monotonic() + PATIENCE
         # the sweep goes on after the last group went
         while self.g.p.poll() is None and (
                 len(self.leaves()) > LEAVES or
-                not {"slot.free", "reset.given"} <= set(steps())):
+                not set(last) <= set(steps())):
             if time.monotonic() > end:
                 raise TimeoutError("the old sandbox is not swept")
             time.sleep(0.01)
@@ -288,6 +296,11 @@ def main():
         tap.skip_all("this build has no failpoints (--disable-confinement)")
     os.makedirs(os.path.join(TMP, "ws"))
     os.mkdir(POINT)
+    os.mkdir(os.path.join(TMP, "assets"), 0o700)
+    path = os.path.join(TMP, "assets", "oracle.sh")
+    with open(path, "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\necho graded\n")
+    os.chmod(path, 0o700)
     with open(os.path.join(TMP, "ws", "hello"), "w", encoding="utf-8") as f:
         f.write("hello\n")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -298,7 +311,8 @@ def main():
     tap.eq((clean["keepers"], clean["groups"], clean["tables"]), (0, [], []),
            "without episodes there is nothing")
     for kind in ("journal", "network", "cut", "group", "stage", "keeper",
-                 "seed", "slot", "end", "sweep", "reset", "stop"):
+                 "seed", "slot", "end", "sweep", "reset", "stop", "hold",
+                 "grade"):
         tap.ok(any(s.startswith(kind + ".") for _, s in found),
                f"steps of {kind} are among them")
     for phase, step in choose(found):

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "base/arena.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/assets.h"
@@ -140,6 +141,8 @@ grade_free(struct grade *g)
 {
 	TAILQ_REMOVE(&g->ep->grades, g, link);
 	hold_release(g->ep->hold, &g->hold);
+	/* taken back: the upper layer may still be on its way */
+	slot_forget_own(g->ep->slot, g);
 	poller_timer_free(g->late);
 	fd_close(&g->run_fd);
 	fd_close(&g->upper_fd);
@@ -172,7 +175,10 @@ grade_put_end(struct grade *g, enum sandbox_end end, unsigned status,
 			rc = wire_put_u8(b, SANDBOX_STAGE_SPEC);
 		if (rc == SP_OK)
 			rc = wire_put_u32(b, 0);
-		return rc == SP_OK ? wire_put_bytes(b, what) : rc;
+		/* without memory for the reason, that it did not start */
+		if (rc == SP_OK && wire_put_bytes(b, what) != SP_OK)
+			rc = wire_put_bytes(b, VIEW_NONE);
+		return rc;
 	}
 	g->answer = MESSAGE_PROCESS_EXITED;
 	if (rc == SP_OK)
@@ -240,6 +246,7 @@ grade_on_upper(void *arg, const struct channel_msg *m, struct view rest, int fd)
 		g->state = GRADE_BUILDING;
 	else
 		grade_lost(g, err_str(rc));
+	failpoint_reach("grade.copying");
 }
 
 /* KEEPER_FILE from its op on. */
@@ -268,6 +275,7 @@ grade_on_hold(void *arg, bool frozen)
 		    "stop in time, or there are no control groups");
 		return;
 	}
+	failpoint_reach("grade.frozen");
 	g->state = GRADE_UPPER;
 	rc = put_file(&b, SANDBOX_FILE_UPPER, 0);
 	if (rc == SP_OK)
@@ -284,6 +292,7 @@ grade_begin(struct grade *g)
 	struct slot *s = g->ep->slot;
 	int rc = slot_oracle_start(s);
 
+	failpoint_reach("grade.started");
 	g->state = GRADE_HOLDING;
 	poller_timer_set(g->late, GRADE_BUILD_MS);
 	if (rc == SP_OK)
@@ -326,6 +335,7 @@ grade_run(struct grade *g)
 	rc = slot_run(g->ep->slot, SANDBOX_ORACLE, g->request, fd);
 	if (rc != SP_OK)
 		grade_lost(g, err_str(rc));
+	failpoint_reach("grade.running");
 }
 
 /* What it found out counts for nothing, and nobody comes after it. */
@@ -369,12 +379,14 @@ grade_on_oracle(void *arg, struct slot *s, enum slot_oracle_news news,
 			grade_stuck(g);
 		break;
 	case SLOT_ORACLE_EMPTY:
+		failpoint_reach("grade.empty");
 		if (g != NULL && g->state == GRADE_ENDING) {
 			grade_tell(g);
 			g->state = GRADE_TOLD;
 		}
 		break;
 	case SLOT_ORACLE_CLEAN:
+		failpoint_reach("grade.clean");
 		if (g != NULL && g->state >= GRADE_ENDING) {
 			grade_tell(g);
 			grade_free(g);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/episodes_priv.h"
@@ -225,6 +226,8 @@ hold_complete(struct hold *h)
 	bool failed = h->failed;
 
 	poller_timer_stop(h->late);
+	failpoint_reach(
+	    h->state == HOLD_FREEZING ? "hold.frozen" : "hold.thawed");
 	if (h->state == HOLD_FREEZING) {
 		/* also when it failed: whoever is frozen is thawed next */
 		h->state = HOLD_FROZEN;

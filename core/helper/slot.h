@@ -194,6 +194,8 @@ bool slot_runs(const struct slot *s, uint32_t number);
  */
 int slot_ask_own(struct slot *s, uint8_t side, enum message_type type,
     struct view body, slot_answer *own, void *arg) must_check;
+/* Who asked, with that arg, is gone: what is answered is thrown away. */
+void slot_forget_own(struct slot *s, const void *arg);
 /* It cannot go on: its end begins, unasked, for that reason. */
 void slot_fail(struct slot *s, const char *why);
 

@@ -145,6 +145,27 @@ slot_forget_calls(struct slot *s)
 		s->calls[i].forgotten = true;
 }
 
+static void
+call_discard(void *arg, const struct channel_msg *m, struct view rest, int fd)
+{
+	(void)arg;
+	(void)m;
+	(void)rest;
+	fd_close(&fd);
+}
+
+void
+slot_forget_own(struct slot *s, const void *arg)
+{
+	size_t i;
+
+	for (i = 0; i < s->calls_n; i++)
+		if (s->calls[i].own != NULL && s->calls[i].own_arg == arg) {
+			s->calls[i].own = call_discard;
+			s->calls[i].own_arg = NULL;
+		}
+}
+
 /* ---- starting --------------------------------------------------------------- */
 
 static int
