@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "lib"))
 import gate  # noqa: E402
 import tap  # noqa: E402
+import tls  # noqa: E402
 import upstream  # noqa: E402
 
 IS_ROOT = os.geteuid() == 0
@@ -103,18 +104,6 @@ def descriptors(pid):
 def resident(pid):
     with open(f"/proc/{pid}/status", encoding="utf-8") as f:
         return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
-
-
-def certificate(folder, name):
-    """A self-signed one, and its key, as files."""
-    cert, key = (os.path.join(folder, f"{name}.{x}") for x in ("pem", "key"))
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-         f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1",
-         "-keyout", key, "-out", cert], check=True, capture_output=True)
-    os.chmod(key, 0o600)
-    return cert, key
 
 
 def test_under_load():
@@ -339,7 +328,7 @@ def test_certificates():
         return
     u = upstream.Raw()
     with tempfile.TemporaryDirectory() as tmp:
-        one, two = certificate(tmp, "one"), certificate(tmp, "two")
+        one, two = tls.certificate(tmp, "one"), tls.certificate(tmp, "two")
         live = [os.path.join(tmp, x) for x in ("live.pem", "live.key")]
         for src, dst in zip(one, live):
             shutil.copy(src, dst)
@@ -420,7 +409,7 @@ def test_ca():
         tap.skip("CA files", "no openssl")
         return
     with tempfile.TemporaryDirectory() as tmp:
-        one, two = certificate(tmp, "one"), certificate(tmp, "two")
+        one, two = tls.certificate(tmp, "one"), tls.certificate(tmp, "two")
         ports = tls_server(one), tls_server(two)
         ca = os.path.join(tmp, "ca.pem")
         shutil.copy(one[0], ca)

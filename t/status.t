@@ -325,14 +325,7 @@ def test_drain(upstream):
 
 
 def certificate(name):
-    base = os.path.join(TMP, name)
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
-         "-keyout", base + ".key", "-out", base + ".pem"],
-        check=True, capture_output=True)
-    return base
+    return tls.certificate(TMP, name)[0][:-len(".pem")]
 
 
 def test_tls(upstream):

@@ -235,7 +235,6 @@ mcp_message(struct gate_request *r)
 		return v;
 	memcpy(c->episode, ep->id, sizeof(c->episode));
 	c->ref = (struct mcp_episode_ref){ ep, ep->created_us };
-	r->x->patient = true;
 	c->in_hook = true;
 	v = c->how == MCP_SOCKET ? mcp_ws_message(c) : mcp_http_message(c);
 	c->in_hook = false;

@@ -87,6 +87,8 @@ exchange_end(struct exchange *x)
 	if (!x->reply_bodyless && x->reply_length >= 0 &&
 	    x->sent_bytes != (uint64_t)x->reply_length)
 		return SP_E_STATE;
+	/* nothing more comes: what there is has to be taken in time */
+	x->patient = false;
 	rc = x->backend->end(x);
 	if (rc == 0)
 		x->state = EXCHANGE_ENDED;

@@ -83,7 +83,7 @@ struct exchange {
 	bool reply_bodyless; /* HEAD, 204, 304: no data may follow the head */
 	uint64_t sent_bytes; /* of the reply's body */
 	struct view probe; /* see exchange_set_probe() */
-	bool patient; /* the consumer's: silence has no deadline */
+	bool patient; /* the consumer's: silence has no deadline, to the end */
 	const struct exchange_backend *backend;
 	const struct exchange_consumer *consumer;
 	void *server; /* the consumer's, given to the back end's server */

@@ -105,8 +105,9 @@ class Frame:
 class Client:
     """A connection; frames() reads until one makes enough true, or the end."""
 
-    def __init__(self, port, preface=True, first=settings()):
-        self.s = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port, preface=True, first=settings(),
+                 wrap=lambda s: s):
+        self.s = wrap(socket.create_connection(("127.0.0.1", port)))
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.s.settimeout(gate.PATIENCE / 20)
         self.buf, self.all = b"", []

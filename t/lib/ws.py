@@ -44,8 +44,8 @@ class Ws:
     """One connection; with key None there is no handshake yet."""
 
     def __init__(self, port, path="/ws", fields=(), more=b"", timeout=30,
-                 host="127.0.0.1"):
-        self.s = socket.create_connection((host, port), timeout=timeout)
+                 host="127.0.0.1", wrap=lambda s: s):
+        self.s = wrap(socket.create_connection((host, port), timeout=timeout))
         self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.key = base64.b64encode(os.urandom(16))
         self.got = b""
