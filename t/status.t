@@ -12,6 +12,11 @@ import sys
 import tempfile
 import threading
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import tls  # noqa: E402
+
 BUILD = os.environ.get("SP_BUILDDIR", ".")
 BIN = os.path.join(BUILD, "sallyport")
 for program in ("sallyport", "sallyport-reactor", "sallyport-recorder"):
