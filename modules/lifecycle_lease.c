@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf_env.h"
@@ -227,7 +229,7 @@ lifecycle_lease_new(struct gate *g, struct view env, bool shared,
 	l->shared = shared;
 	l->wanted = true;
 	l->again_ms = LIFECYCLE_AGAIN_MS;
-	memcpy(l->env, env.p, env.n);
+	(void)snprintf(l->env, sizeof(l->env), "%.*s", VIEW_ARG(env));
 	TAILQ_INIT(&l->runs);
 	buf_init(&l->why, LIFECYCLE_WHY_MAX);
 	l->task = loop_task_new(gate_loop(g), lease_on_task, l);

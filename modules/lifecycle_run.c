@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "conf/conf_env.h"
 #include "json/jscan.h"
@@ -123,9 +125,10 @@ answer_without(struct lifecycle_run *run)
 	const struct conf_environment *env =
 	    conf_env_find(gate_conf(l->gate), view_str(l->env));
 	struct buf out = BUF_INIT(256);
+	int rc = SP_OK;
 
 	if (env != NULL && env->worker != CONF_ENV_WORKER_NONE) {
-		run_fail_rc(run, SP_E_NOMEM);
+		rc = SP_E_NOMEM;
 	} else if (run->op == LIFECYCLE_RESET) {
 		run_finish(run, LIFECYCLE_OK,
 		    VIEW("{\"observation\":{},\"reward\":null,\"done\":false}"),
@@ -133,12 +136,15 @@ answer_without(struct lifecycle_run *run)
 	} else if (run->op != LIFECYCLE_STATE) {
 		run_fail(run, LIFECYCLE_NO_WORKER,
 		    "the environment has no worker");
-	} else if (buf_printf(&out, "{\"episode_id\":\"%s\",\"step_count\":0}",
-		       l->ep->id) == SP_OK) {
-		run_finish(run, LIFECYCLE_OK, buf_view(&out), VIEW_NONE);
 	} else {
-		run_fail_rc(run, SP_E_NOMEM);
+		rc = buf_printf(&out,
+		    "{\"episode_id\":\"%s\",\"step_count\":0}", l->ep->id);
+		if (rc == SP_OK)
+			run_finish(run, LIFECYCLE_OK, buf_view(&out),
+			    VIEW_NONE);
 	}
+	if (rc != SP_OK)
+		run_fail_rc(run, rc);
 	buf_clear(&out);
 }
 
@@ -372,10 +378,9 @@ take_name(struct lifecycle_run *run)
 		rc = episode_rename(l->ep, buf_view(&name));
 	else if (episode_find(gate_episodes(l->gate), buf_view(&name)) != NULL)
 		rc = SP_E_EXISTS;
-	if (rc == SP_OK) {
-		memset(l->id, 0, sizeof(l->id));
-		memcpy(l->id, buf_view(&name).p, buf_len(&name));
-	}
+	if (rc == SP_OK)
+		(void)snprintf(l->id, sizeof(l->id), "%.*s",
+		    VIEW_ARG(buf_view(&name)));
 	buf_clear(&name);
 	return rc;
 }

@@ -49,7 +49,7 @@ end_line(struct check *c, const char *how, struct view detail)
 {
 	unsigned ms = (unsigned)((clock_us() - c->began_us + 500) / 1000);
 
-	while (detail.n > 0 && detail.p[detail.n - 1] == '\n')
+	while (view_ends(detail, VIEW("\n")))
 		detail.n--;
 	(void)printf("%-7s%6u ms  ", how, ms);
 	ctl_text_print(stdout, view_sub(detail, 0, SHOWN_MAX), NULL);

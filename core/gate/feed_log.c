@@ -220,7 +220,8 @@ static int
 feed_log_widen(struct feed_log *l)
 {
 	size_t cap = l->cap == 0 ? FEED_LOG_CAP_FIRST : 2 * l->cap;
-	struct feed_log_block **blocks = mem_calloc(cap, sizeof(*blocks));
+	struct feed_log_block **blocks =
+	    mem_calloc(cap, sizeof(struct feed_log_block *));
 	uint64_t id;
 
 	if (blocks == NULL)
@@ -396,11 +397,13 @@ feed_log_find(struct view bytes, size_t *off, unsigned types,
     struct feed_log_event *ev)
 {
 	struct feed_log_head h;
+	struct view head;
 
 	while (*off < bytes.n) {
-		if (bytes.n - *off < sizeof(h))
+		head = view_sub(bytes, *off, sizeof(h));
+		if (head.n < sizeof(h))
 			return SP_E_PROTO;
-		memcpy(&h, bytes.p + *off, sizeof(h));
+		memcpy(&h, head.p, sizeof(h));
 		if (bytes.n - *off - sizeof(h) < h.n)
 			return SP_E_PROTO;
 		*ev = (struct feed_log_event){ .seq = h.seq,

@@ -195,16 +195,18 @@ read_seen(struct jscan *j, struct seen *out)
 	return rc;
 }
 
-/* {"processes":[...],"more":N}: how many were read, or SP_E_*. */
+/* {"processes":[...],"more":N}: 0 with *used, how many were read; SP_E_*. */
 static int
-read_sample(struct view text, struct seen *out, size_t max, uint64_t *more)
+read_sample(struct view text, struct seen *out, size_t max, size_t *used,
+    uint64_t *more)
 {
 	struct jscan_span key, v;
 	struct jscan j;
 	int64_t n = 0;
-	size_t used = 0;
 	int rc;
 
+	*used = 0;
+	*more = 0;
 	jscan_init(&j, text, 0);
 	rc = jscan_enter(&j);
 	while (rc == SP_OK && (rc = jscan_member(&j, &key)) == 1) {
@@ -216,13 +218,12 @@ read_sample(struct view text, struct seen *out, size_t max, uint64_t *more)
 		}
 		rc = jscan_enter(&j);
 		while (rc == SP_OK && (rc = jscan_element(&j)) == 1)
-			rc = used < max ? read_seen(&j, &out[used++])
-					: SP_E_LIMIT;
+			rc = *used < max ? read_seen(&j, &out[(*used)++])
+					 : SP_E_LIMIT;
 	}
-	if (rc != SP_OK)
-		return rc;
-	*more = n > 0 ? (uint64_t)n : 0;
-	return (int)used;
+	if (rc == SP_OK && n > 0)
+		*more = (uint64_t)n;
+	return rc;
 }
 
 static void
@@ -231,22 +232,21 @@ tell_sampled(struct episode *ep, struct view text)
 	struct feed_samples *was = feed_samples(ep->feed);
 	struct feed_samples now;
 	struct seen seen[FEED_SAMPLES_MAX];
-	uint64_t more = 0;
-	size_t i;
-	int n = read_sample(text, seen, FEED_SAMPLES_MAX, &more);
+	uint64_t more;
+	size_t i, n;
 
-	if (n < 0) {
+	if (read_sample(text, seen, FEED_SAMPLES_MAX, &n, &more) != SP_OK) {
 		feed_add_gap(ep->feed, FEED_PROCESS, 0, "malformed");
 		return;
 	}
 	memset(&now, 0, sizeof(now));
-	for (i = 0; i < (size_t)n; i++)
+	for (i = 0; i < n; i++)
 		if (!is_started(ep, seen[i].pid))
 			now.pids[now.n++] = seen[i].pid;
 	for (i = 0; i < was->n; i++)
 		if (!has_pid(now.pids, now.n, was->pids[i]))
 			tell_seen(ep->feed, "exit", was->pids[i], NULL);
-	for (i = 0; i < (size_t)n; i++)
+	for (i = 0; i < n; i++)
 		if (has_pid(now.pids, now.n, seen[i].pid) &&
 		    !has_pid(was->pids, was->n, seen[i].pid))
 			tell_seen(ep->feed, "spawn", seen[i].pid, seen[i].name);

@@ -14,6 +14,7 @@ static int
 put_path(struct buf *out, struct view path)
 {
 	struct buf part = BUF_INIT(CHANGE_PATH_MAX * 6 + 16);
+	struct view rest;
 	struct jwrite w;
 	uint32_t cp;
 	size_t i = 0, from = 0;
@@ -21,7 +22,8 @@ put_path(struct buf *out, struct view path)
 	int rc = buf_add_char(out, '"');
 
 	while (rc == SP_OK && i <= path.n) {
-		n = i < path.n ? utf8_decode(view_from(path, i), &cp) : 0;
+		rest = view_from(path, i);
+		n = rest.n > 0 ? utf8_decode(rest, &cp) : 0;
 		if (n > 0) {
 			i += n;
 			continue;
@@ -33,9 +35,9 @@ put_path(struct buf *out, struct view path)
 		if (rc == SP_OK)
 			rc = buf_add_view(out,
 			    view_sub(buf_view(&part), 1, buf_len(&part) - 2));
-		if (rc == SP_OK && i < path.n)
+		if (rc == SP_OK && rest.n > 0)
 			rc = buf_printf(out, "\\udc%02x",
-			    (unsigned)(unsigned char)path.p[i]);
+			    (unsigned)(unsigned char)rest.p[0]);
 		from = ++i;
 	}
 	buf_clear(&part);

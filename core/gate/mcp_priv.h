@@ -78,12 +78,12 @@ struct mcp_client {
 	const struct conf_mcp *conf;
 	enum mcp_how how;
 	bool spec; /* the dialect of answers */
+	bool living; /* the watch of the episode */
+	bool ended; /* it is told nothing any more */
+	bool held; /* the worker waits until it has read */
 	struct mcp_episode_ref ref;
 	char episode[EPISODE_ID_MAX + 1]; /* its id then, for the log */
 	struct episode_watch life; /* of it */
-	bool living; /* that watch */
-	bool ended; /* it is told nothing any more */
-	bool held; /* the worker waits until it has read */
 	struct mcp_session *session;
 	LIST_ENTRY(mcp_client) link; /* of the session's clients */
 	struct mcp_peer *peer; /* the session's, or own; NULL: none */
@@ -94,16 +94,16 @@ struct mcp_client {
 	/* a POST */
 	bool sse, batch;
 	bool in_hook; /* the reply is made when it returns */
+	bool watching; /* watch, below */
+	bool paused; /* ws, below */
 	struct buf out; /* answers until the reply */
 	unsigned out_n;
 	struct loop_timer *timer;
 	/* a GET stream, a WebSocket after initialize */
 	struct worker_watch watch;
-	bool watching;
 	/* a WebSocket */
 	struct websock *ws;
 	struct websock_params params; /* of it */
-	bool paused;
 	struct mcp_peer own;
 	uint64_t lost; /* messages that found no room */
 };

@@ -151,7 +151,7 @@ mcp_serve_list(struct mcp_client *c, const struct jrpc *m)
 	struct mcp_call *k = NULL;
 	int rc = mcp_call_new(c, m, "tools/list", &k);
 
-	if (rc != SP_OK)
+	if (k == NULL)
 		return rc;
 	k->list = true;
 	rc = c->spec ? buf_add_view(&k->text, m->text)

@@ -115,10 +115,8 @@ session_free(struct mcp_session *s)
 
 /* Nobody finds it any more; a surface goes with its last one. */
 static void
-session_take_out(struct mcp_session *s)
+session_take_out(struct mcp_surface *f, struct mcp_session *s)
 {
-	struct mcp_surface *f = s->surface;
-
 	(void)hmap_del(f->set->by_id, view_str(s->id));
 	TAILQ_REMOVE(&f->sessions, s, link);
 	s->surface = NULL;
@@ -137,7 +135,7 @@ mcp_session_end(struct mcp_session *s)
 
 	if (s->ended)
 		return;
-	session_take_out(s);
+	session_take_out(s->surface, s);
 	for (c = LIST_FIRST(&s->clients); c != NULL; c = next) {
 		next = LIST_NEXT(c, link);
 		mcp_client_end(c);
@@ -156,7 +154,7 @@ mcp_session_set_free(struct mcp_set *s)
 		return;
 	while ((f = LIST_FIRST(&s->surfaces)) != NULL) {
 		one = TAILQ_FIRST(&f->sessions);
-		session_take_out(one);
+		session_take_out(f, one);
 		if (LIST_EMPTY(&one->clients))
 			session_free(one);
 	}
@@ -334,7 +332,7 @@ mcp_session_new(const struct mcp_client *c, bool plain,
 	f->n++;
 	rc = hmap_add(f->set->by_id, view_str(s->id), s);
 	if (rc != SP_OK) {
-		session_take_out(s);
+		session_take_out(f, s);
 		session_free(s);
 		return rc;
 	}

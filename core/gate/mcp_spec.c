@@ -112,7 +112,7 @@ spec_initialize(struct mcp_client *c, const struct jrpc *m)
 		    JRPC_INVALID_REQUEST,
 		    "Invalid Request: Server already initialized");
 	rc = mcp_call_new(c, m, "initialize", &k);
-	if (rc != SP_OK)
+	if (k == NULL)
 		return rc;
 	rc = buf_add_view(&k->text, jrpc_raw(m, &m->params));
 	if (rc != SP_OK) {
@@ -166,11 +166,13 @@ spec_other(struct mcp_client *c, const struct jrpc *m)
 	    (worker_state(w) == WORKER_READY && worker_initialized(w).n == 0))
 		return mcp_serve_no_method(c, m);
 	rc = mcp_call_new(c, m, methods[i].name, &k);
-	if (rc == SP_OK && buf_add_view(&k->text, m->text) != SP_OK) {
+	if (k == NULL)
+		return rc;
+	if (buf_add_view(&k->text, m->text) != SP_OK) {
 		mcp_call_free(k);
-		rc = SP_E_NOMEM;
+		return SP_E_NOMEM;
 	}
-	return rc == SP_OK ? mcp_call_send(k) : rc;
+	return mcp_call_send(k);
 }
 
 static int

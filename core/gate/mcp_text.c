@@ -15,6 +15,7 @@ enum {
 /* Newest first.  Source: Model Context Protocol, versioning. */
 static const char *const versions[] = { "2025-11-25", "2025-06-18",
 	"2025-03-26", "2024-11-05", "2024-10-07" };
+#define VERSIONS (sizeof(versions) / sizeof(versions[0]))
 const char mcp_text_versions[] =
     "2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05, 2024-10-07";
 
@@ -146,22 +147,22 @@ mcp_text_list(const struct mcp_client *c, struct view answer, struct buf *out)
 
 /* ---- initialize ------------------------------------------------------------- */
 
-bool
-mcp_text_version_known(struct view version)
+/* Its place, the more the older; VERSIONS: it is not known. */
+static size_t
+version_place(struct view version)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+	for (i = 0; i < VERSIONS; i++)
 		if (view_eq(version, view_str(versions[i])))
-			return true;
-	return false;
+			break;
+	return i;
 }
 
-/* Versions are dates: they compare as text. */
-static bool
-is_older(struct view a, struct view b)
+bool
+mcp_text_version_known(struct view version)
 {
-	return a.n == b.n && memcmp(a.p, b.p, a.n) < 0;
+	return version_place(version) < VERSIONS;
 }
 
 /*
@@ -171,11 +172,11 @@ is_older(struct view a, struct view b)
 static struct view
 negotiate(struct view client, struct view worker)
 {
-	if (!mcp_text_version_known(client))
+	size_t theirs = version_place(client), its = version_place(worker);
+
+	if (theirs == VERSIONS)
 		return worker.n > 0 ? worker : view_str(versions[0]);
-	if (mcp_text_version_known(worker) && is_older(worker, client))
-		return worker;
-	return client;
+	return its < VERSIONS && its > theirs ? worker : client;
 }
 
 /* The string's value where no escape is in it; versions have none. */

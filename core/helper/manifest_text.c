@@ -116,7 +116,8 @@ static bool
 is_beneath(struct view path, struct view root)
 {
 	return view_starts(path, root) &&
-	    (path.n == root.n || path.p[root.n] == '/');
+	    (path.n == root.n ||
+		view_starts(view_from(path, root.n), VIEW("/")));
 }
 
 /* Adds it unless what is bound already holds it. */

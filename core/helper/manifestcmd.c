@@ -432,7 +432,7 @@ manifestcmd_print(const struct manifestcmd *c)
 static int
 become(const struct manifestcmd *c, const struct manifest *m)
 {
-	char *app = mem_strndup(m->app.p, m->app.n), port[8];
+	char *app = mem_strndup(m->app.p, m->app.n), *paths = NULL, port[8];
 	const char *path = getenv("PYTHONPATH");
 	struct buf b = BUF_INIT(64 * 1024);
 	int rc = app == NULL ? SP_E_NOMEM : SP_OK;
@@ -443,11 +443,13 @@ become(const struct manifestcmd *c, const struct manifest *m)
 		rc = buf_printf(&b, "%s%s%s", c->dir,
 		    path != NULL && path[0] != 0 ? ":" : "",
 		    path != NULL ? path : "");
-	if (rc == SP_OK)
-		rc = buf_add_char(&b, 0);
+	if (rc == SP_OK) {
+		paths = mem_strndup(buf_view(&b).p, buf_len(&b));
+		if (paths == NULL)
+			rc = SP_E_NOMEM;
+	}
 	if (rc == SP_OK &&
-	    (chdir(c->dir) != 0 ||
-		setenv("PYTHONPATH", buf_view(&b).p, 1) != 0))
+	    (chdir(c->dir) != 0 || setenv("PYTHONPATH", paths, 1) != 0))
 		rc = err_from_errno(errno);
 	if (rc == SP_OK) {
 		execl(c->python, c->python, "-m", "uvicorn", app, "--host",
@@ -459,6 +461,7 @@ become(const struct manifestcmd *c, const struct manifest *m)
 	    "with uvicorn, see --python\n",
 	    c->path, c->python, err_str(rc));
 	buf_clear(&b);
+	mem_free(paths);
 	mem_free(app);
 	return rc;
 }

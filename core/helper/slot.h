@@ -107,8 +107,8 @@ struct slot {
 	uint32_t number, generation;
 	/* borrowed while it is built and READY, no longer */
 	const struct conf_environment *env;
-	char name[65]; /* of the environment */
 	uint64_t teardown_ms;
+	char name[65]; /* of the environment */
 	uint32_t env_place; /* of the environment's uids */
 	void *owner; /* the owner's own */
 	int seed_fd, assets_fd; /* borrowed, or -1 */
@@ -132,10 +132,10 @@ struct slot {
 	unsigned sweeps; /* tried for this end */
 	enum slot_oracle oracle;
 	bool oracle_emptied;
+	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
 	unsigned oracle_sweeps; /* that failed, of this one */
 	struct sweep_job *oracle_sweep;
 	struct poller_timer *oracle_timer;
-	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
 	struct buf why;
 	uint64_t began_ms;
 };

@@ -37,10 +37,9 @@ begin(uint16_t port, int *out)
 	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return errno;
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 &&
-	    errno != EINPROGRESS)
-		en = errno;
-	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &en, &n) != 0)
+	if ((connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 &&
+		errno != EINPROGRESS) ||
+	    getsockopt(fd, SOL_SOCKET, SO_ERROR, &en, &n) != 0)
 		en = errno;
 	if (en == 0)
 		*out = fd;

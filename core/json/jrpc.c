@@ -193,8 +193,8 @@ jrpc_string(const struct jrpc *m, const struct jscan_span *s, struct buf *out)
 bool
 jrpc_same_id(struct view a, struct view b)
 {
-	struct jrpc m = { .text = b };
-	struct buf text = BUF_INIT(b.n + 1);
+	struct jrpc ma = { .text = a }, mb = { .text = b };
+	struct buf ta = BUF_INIT(a.n + 1), tb = BUF_INIT(b.n + 1);
 	struct jscan_span va, vb;
 	struct jscan sa, sb;
 	bool same = view_eq(a, b);
@@ -203,9 +203,12 @@ jrpc_same_id(struct view a, struct view b)
 	jscan_init(&sb, b, 0);
 	if (!same && jscan_peek(&sa) == JSCAN_STRING &&
 	    jscan_peek(&sb) == JSCAN_STRING && jscan_skip(&sa, &va) == SP_OK &&
-	    jscan_skip(&sb, &vb) == SP_OK && jrpc_string(&m, &vb, &text) == 0)
-		same = jscan_is(&sa, &va, buf_view(&text));
-	buf_clear(&text);
+	    jscan_skip(&sb, &vb) == SP_OK &&
+	    jrpc_string(&ma, &va, &ta) == SP_OK &&
+	    jrpc_string(&mb, &vb, &tb) == SP_OK)
+		same = view_eq(buf_view(&ta), buf_view(&tb));
+	buf_clear(&ta);
+	buf_clear(&tb);
 	return same;
 }
 

@@ -24,7 +24,7 @@ lease_abort(struct pool_lease *l)
 	l->query = NULL;
 	dial_cancel(l->dial);
 	l->dial = NULL;
-	if (l->given != NULL)
+	if (l->pool->dialler != NULL && l->given != NULL)
 		l->pool->dialler->cancel(l->given);
 	l->given = NULL;
 	loop_timer_free(l->timer);
