@@ -49,7 +49,7 @@ struct conf_mcp {
 	    .flags = CONF_REPEATS, \
 	    .offset = offsetof(owner, mcp.tools), \
 	    .args = "PATTERN ...", \
-	    .doc = tools_doc, \
+	    .doc = (tools_doc), \
 	    .def_doc = "none" }, \
 	{ .name = "features", \
 	    .scopes = CONF_LOCATION, \
