@@ -122,7 +122,7 @@ void
 lifecycle_lease_take(struct lifecycle_lease *l, struct episode *ep)
 {
 	l->ep = ep;
-	memcpy(l->id, ep->id, sizeof(l->id));
+	(void)snprintf(l->id, sizeof(l->id), "%s", ep->id);
 	l->watch.news = lease_on_news;
 	l->watch.arg = l;
 	episode_watch(ep, &l->watch);
