@@ -111,6 +111,19 @@ turn_flush_batch(struct recorder *r)
 	return rc;
 }
 
+void
+turn_flush_channel(struct recorder *r)
+{
+	int rc;
+
+	r->ends_n = 0;
+	if (!turn_link_up(r) || channel_queued(r->channel) == 0)
+		return;
+	rc = channel_flush(r->channel);
+	if (rc != SP_OK && rc != SP_E_AGAIN)
+		turn_break(r);
+}
+
 /* One entry; there is room for it. */
 static void
 turn_put_entry(struct turn *t, uint8_t kind, bool more, struct view v)
@@ -257,6 +270,10 @@ turn_end(struct turn *t, const struct turn_end *e)
 	if (rc == SP_OK) {
 		turn_set_state(t, TURN_ENDED);
 		t->ended_us = loop_now_us(r->loop);
+		/* the recorder writes these while others are looked at */
+		if (++r->ends_n >= TURN_ENDS_MIN &&
+		    r->ends_n >= r->turns_n / 4 && r->turns_n <= TURN_FEW)
+			turn_flush_channel(r);
 	}
 	loop_task_post(r->task);
 	return rc;

@@ -14,6 +14,8 @@ enum {
 	TURN_ENTRY_BYTES = 10, /* u32 handle, u8 kind, u8 more, u32 length */
 	TURN_PIECE_MIN = 4096, /* a smaller rest of a message stays unused */
 	TURN_CONTROL_SLACK = 16 * 1024 * 1024, /* for opens and ends */
+	TURN_ENDS_MIN = 4, /* that go before the loop's turn is over */
+	TURN_FEW = 48, /* with more, the recorder has enough to do */
 	TURN_RECV_MAX = 64, /* messages taken in one turn of the loop */
 	TURN_WHY_MAX = 200,
 	TURN_RETRY_MS = 100,
@@ -82,6 +84,7 @@ struct recorder {
 	size_t unsent_max;
 	struct buf batch; /* a TURN_DATA message being made */
 	uint64_t batch_n; /* its number */
+	unsigned ends_n; /* that wait in the channel */
 	uint32_t next_handle;
 	struct hmap *handles; /* u32 -> struct turn */
 	TAILQ_HEAD(turn_list, turn) turns;
@@ -130,6 +133,8 @@ int turn_settle(struct turn *t);
 size_t turn_unsent(const struct recorder *r);
 /* The TURN_DATA message being made leaves: 0; SP_E_STATE, LIMIT, NOMEM. */
 int turn_flush_batch(struct recorder *r) must_check;
+/* What there was to say goes out, as one message. */
+void turn_flush_channel(struct recorder *r);
 /* The channel is of no use any more; owners hear of it from the task. */
 void turn_break(struct recorder *r);
 

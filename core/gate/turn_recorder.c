@@ -369,19 +369,6 @@ turn_want(struct recorder *r)
 		r->pressed = true;
 }
 
-/* What this turn of the loop had to say goes out, as one message. */
-static void
-turn_flush_channel(struct recorder *r)
-{
-	int rc;
-
-	if (!turn_link_up(r) || channel_queued(r->channel) == 0)
-		return;
-	rc = channel_flush(r->channel);
-	if (rc != SP_OK && rc != SP_E_AGAIN)
-		turn_break(r);
-}
-
 /*
  * Some events of slow streams, and nothing that anyone waits for: more of them
  * may come, and go with them.  Each message wakes the recorder.

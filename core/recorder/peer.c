@@ -271,6 +271,32 @@ take(struct peer *p, struct channel_msg *m)
 	return take_session(p, m);
 }
 
+static int
+tell_done(struct peer *p, struct buf *body)
+{
+	int rc = 0;
+
+	while (rc == 0 && turns_next_done(&p->turns, body))
+		rc = send_body(p, MESSAGE_TURN_DONE, body);
+	return rc;
+}
+
+/* Clients wait for these ends: not until all that came is worked off. */
+static int
+tell_early(struct peer *p)
+{
+	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc;
+
+	if (!p->told || !turns_tell_early(&p->turns))
+		return 0;
+	p->wrote = true;
+	turns_sync(&p->turns);
+	rc = tell_done(p, &body);
+	buf_clear(&body);
+	return rc;
+}
+
 static void
 on_ready(void *arg, unsigned ready)
 {
@@ -286,6 +312,8 @@ on_ready(void *arg, unsigned ready)
 		rc = channel_recv(p->channel, &m);
 		if (rc == 0)
 			rc = take(p, &m);
+		if (rc == 0)
+			rc = tell_early(p);
 	}
 	if (rc == SP_E_GONE)
 		detach(p, "it is gone");
@@ -345,8 +373,8 @@ answer(struct peer *p)
 		buf_clear(&body);
 		return 0;
 	}
-	while (rc == 0 && turns_next_done(&p->turns, &body))
-		rc = send_body(p, MESSAGE_TURN_DONE, &body);
+	if (rc == 0)
+		rc = tell_done(p, &body);
 	while (rc == 0 && turns_next_credit(&p->turns, &body))
 		rc = send_body(p, MESSAGE_TURN_CREDIT, &body);
 	buf_clear(&body);
@@ -361,10 +389,11 @@ void
 peer_after(struct peer *p)
 {
 	uint64_t now = clock_ms();
-	bool wrote = !TAILQ_EMPTY(&p->turns.done);
+	bool wrote = p->wrote || !TAILQ_EMPTY(&p->turns.done);
 	bool writing;
 	int rc;
 
+	p->wrote = false;
 	if (wrote)
 		turns_sync(&p->turns);
 	if (p->turns.full_bytes > 0 && !p->full) {

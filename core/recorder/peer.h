@@ -13,6 +13,7 @@ struct peer {
 	struct turns turns;
 	struct channel *channel; /* owned; NULL: no reactor now */
 	struct poller_fd *ready;
+	bool wrote; /* ends that were told within this batch */
 	bool writing; /* waiting until the channel takes more */
 	bool full; /* no room: the reactor was told so */
 	bool tight; /* likewise of memory */

@@ -21,6 +21,8 @@ enum {
 	 * Less would wake it a second time for each token of a slow stream.
 	 */
 	CREDIT_MIN_BYTES = 256 * 1024,
+	EARLY_MIN = 4, /* ends that are worth a write and a message */
+	EARLY_OPEN_MAX = 32, /* with more, the reactor has enough to do */
 };
 
 int
@@ -502,6 +504,8 @@ write_turn(struct turns *t, struct turn *u)
 		t->full_bytes = buf_len(&t->line) + CHAIN_END;
 	if (u->group == 0)
 		turn_filed(t, u);
+	if (u->trace != NULL && !u->trace->sync)
+		t->untold_n++;
 	r->assemble = NULL;
 	r->digest = NULL;
 	r->system = NULL;
@@ -625,6 +629,13 @@ turns_sync(struct turns *t)
 	}
 }
 
+bool
+turns_tell_early(const struct turns *t)
+{
+	return t->untold_n >= EARLY_MIN && t->untold_n >= t->open_n / 2 &&
+	    t->open_n <= EARLY_OPEN_MAX;
+}
+
 static int
 put_done(const struct turn *u, struct buf *body)
 {
@@ -703,6 +714,7 @@ turns_next_done(struct turns *t, struct buf *body)
 {
 	struct turn *u;
 
+	t->untold_n = 0;
 	if (t->refused_n > 0)
 		put_refused(t, body);
 	while ((u = TAILQ_FIRST(&t->done)) != NULL &&

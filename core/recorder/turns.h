@@ -62,6 +62,8 @@ struct turns {
 	uint64_t memory_max; /* of the process; 0 no bound */
 	bool pressed; /* it was near since peer.c looked last */
 	size_t full_bytes; /* not 0: a record of that size found no room */
+	/* ends since turns_next_done(), of files that are not synced */
+	size_t untold_n;
 };
 
 /*
@@ -86,6 +88,11 @@ void turns_forget(struct turns *t);
  * where trace_sync asks for it.
  */
 void turns_sync(struct turns *t);
+/*
+ * Whether a good part of the turns that were open has ended since the reactor
+ * was told of any: it could go on with those, while others are written.
+ */
+bool turns_tell_early(const struct turns *t);
 /*
  * Bodies of TURN_DONE and TURN_CREDIT messages, filled as far as one goes;
  * false when there is nothing to tell.

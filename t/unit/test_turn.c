@@ -634,6 +634,39 @@ no_memory(void)
 	tap_ok(n > 3 && n < 100, "failing allocations survived (%lu)", n);
 }
 
+/* Some ends go before the loop's turn is over: the recorder has work then. */
+static void
+ends_early(void)
+{
+	struct channel_msg m;
+	struct heard h[4];
+	struct turn *t[4];
+	size_t i;
+	bool good = true;
+
+	start(1 << 20);
+	say_state(1, "");
+	for (i = 0; i < 4; i++) {
+		t[i] = open_turn(&h[i]);
+		good &= t[i] != NULL;
+	}
+	spin();
+	for (i = 0; i < 4; i++)
+		good &= channel_recv(peer, &m) == SP_OK;
+	tap_ok(good, "openings are there");
+	for (i = 0; i < 3; i++)
+		good &= turn_end(t[i], &good_end) == SP_OK;
+	tap_ok(good && channel_recv(peer, &m) == SP_E_AGAIN, "three ends wait");
+	good = turn_end(t[3], &good_end) == SP_OK;
+	for (i = 0; i < 4; i++)
+		good &= channel_recv(peer, &m) == SP_OK &&
+		    m.type == MESSAGE_TURN_END;
+	tap_ok(good, "with the fourth all of them go");
+	for (i = 0; i < 4; i++)
+		turn_drop(t[i]);
+	stop();
+}
+
 int
 main(void)
 {
@@ -644,6 +677,7 @@ main(void)
 	results();
 	fragments();
 	bound();
+	ends_early();
 	death();
 	hostile();
 	no_memory();
