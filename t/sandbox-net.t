@@ -509,6 +509,16 @@ say([word(one) for _ in range(8)])
     tap.eq([d("cut", 2)["rc"], d("cut", 2)["rc"]], [0, 0],
            "a link is removed, twice is fine")
     tap.eq(entries(), before, "and the host has forgotten them")
+    rules = ["veth", "udp:203.0.113.1/32:53", "connections:5"]
+    made = d("make", 2, *rules)
+    outside.seen()
+    got = d.inside(made, 'say([udp("203.0.113.1", 53) for _ in range(12)])')
+    came = outside.seen()
+    tap.ok(0 < len(came) <= 5 and got.count("ECONNREFUSED") >= 5,
+           "so are those of UDP, which are a port each", (got, came))
+    d("clear", 2)
+    d("cut", 2)
+    tap.eq(entries(), before, "and these are forgotten, too")
     outside.seen()
 
 
@@ -637,6 +647,24 @@ def left_over(d):
     tap.none(worst, "a death at any step leaves what one sweep removes")
 
 
+def order(d):
+    """Until its rules are there a link is down."""
+    if d("fail", 0, 0)["rc"] != 0:
+        tap.skip("what comes before what", "a release build")
+        return
+    seen = []
+    for step in (NETWORK_UP - 2, NETWORK_UP - 1, NETWORK_UP):
+        d("fail", step, 2)
+        d("start", 5, "veth", "tcp:203.0.113.0/24:443")
+        up = subprocess.run("ip -br link show dev sp-5 up".split(), text=True,
+                            capture_output=True, check=False).stdout != ""
+        seen.append((up, "sallyport-5" in names("tables")))
+        d("cut", 5)
+    d("fail", 0, 0)
+    tap.eq(seen, [(False, False), (False, True), (True, True)],
+           "a link is up when its rules are there, and not before")
+
+
 def crowd(d):
     n = 64
     bad = d("many", n, "veth", "tcp:203.0.113.0/24:443", "listen:8000")["bad"]
@@ -712,6 +740,7 @@ try:
     busy_group(DRIVER)
     jobs(DRIVER)
     left_over(DRIVER)
+    order(DRIVER)
     crowd(DRIVER)
     probe(DRIVER)
     tap.eq((names("links"), names("tables")), BEFORE, "nothing is left behind")

@@ -221,7 +221,8 @@ guarantee_probe(struct guarantee *g, const struct guarantee_world *w)
 		    namespaces_work(w->privileged), "namespaces",
 		    w->privileged
 			? "namespaces are refused, even to root: give this "
-			  "container CAP_SYS_ADMIN"
+			  "container CAP_SYS_ADMIN, CAP_NET_ADMIN, "
+			  "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
 			: "user namespaces are refused: allow them "
 			  "(kernel.unprivileged_userns_clone, "
 			  "user.max_user_namespaces, AppArmor), or start as "

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+"""Hosts that lack something: a start is refused, by the name of what it is."""
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
+import tap  # noqa: E402
+import walls  # noqa: E402
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+NEWNS = 0x20000
+# socket(2) and its number; errno of who finds no such protocol
+SOCKET = {"x86_64": 41, "aarch64": 198}.get(os.uname().machine)
+NETLINK, ROUTE, NETFILTER, NO_PROTOCOL = 16, 0, 12, 93
+
+CONF = """
+state_dir {tmp}/state; error_log stderr info;
+environment work {{ workspace {tmp}/ws; sandbox {{ memory 64m; pids 32; }}
+    {more} }}
+server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
+"""
+EGRESS = "egress {{ via {way}; allow tcp 203.0.113.0/24 443; }}"
+
+
+class Filter(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("at", ctypes.c_void_p)]
+
+
+def without_netlink(protocol):
+    """From here on the kernel seems to lack that protocol of netlink."""
+    def insn(code, k, yes=0, no=0):
+        return struct.pack("=HBBI", code, yes, no, k)
+    text = b"".join((
+        insn(0x20, 0), insn(0x15, SOCKET, 0, 5),  # the call
+        insn(0x20, 16), insn(0x15, NETLINK, 0, 3),  # its domain
+        insn(0x20, 32), insn(0x15, protocol, 0, 1),
+        insn(0x06, 0x00050000 | NO_PROTOCOL), insn(0x06, 0x7fff0000)))
+    keep = ctypes.create_string_buffer(text, len(text))
+    prog = Filter(len(text) // 8, ctypes.addressof(keep))
+    if LIBC.prctl(22, 2, ctypes.byref(prog), 0, 0) != 0:  # SET_SECCOMP
+        os._exit(99)
+
+
+def without_groups():
+    """A mount namespace in which no control group is mounted."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        lines = [line.split() for line in f]
+    if LIBC.unshare(NEWNS) != 0 or \
+            LIBC.mount(b"none", b"/", None, ctypes.c_ulong(0x44000), None):
+        os._exit(99)
+    for m in reversed(lines):
+        if m[m.index("-") + 1].startswith("cgroup") and \
+                LIBC.umount2(m[4].encode(), 2) != 0:
+            os._exit(98)
+
+
+def start(tmp, more, before=None, check=True):
+    path = os.path.join(tmp, "sallyport.conf")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(CONF.format(tmp=tmp, more=more))
+    return subprocess.run(
+        [gate.program("sallyport"), *(["-t"] if check else []), "-c", path],
+        capture_output=True, text=True, check=False, preexec_fn=before,
+        stdin=subprocess.DEVNULL, timeout=gate.PATIENCE)
+
+
+def refused(tmp, what, word, *args, **kw):
+    for check in (True, False):
+        r = start(tmp, *args, check=check, **kw)
+        tap.ok(r.returncode == 1 and word in r.stderr and
+               "ready: " not in r.stderr,
+               f"{what}: {'-t' if check else 'the start'} names it",
+               (r.returncode, r.stdout, r.stderr))
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        tap.none([x for x in f if tmp in x], "and nothing is left mounted")
+
+
+def main():
+    walls.needed()
+    with tempfile.TemporaryDirectory(prefix="sp-host-") as tmp:
+        os.chmod(tmp, 0o755)
+        os.mkdir(os.path.join(tmp, "ws"))
+        r = start(tmp, "")
+        tap.ok(r.returncode == 0, "as it is this host will do", r.stderr)
+        refused(tmp, "38: no control groups", "cgroup2: not mounted here",
+                "require resource_isolation;", before=without_groups)
+        if SOCKET is None:
+            tap.skip("103: a kernel without nftables",
+                     "its calls' numbers are not known here")
+        else:
+            for way in ("relay", "veth"):
+                refused(tmp, f"103: no nftables, via {way}",
+                        "CONFIG_NETFILTER_NETLINK", EGRESS.format(way=way),
+                        before=lambda: without_netlink(NETFILTER))
+            refused(tmp, "103: no rtnetlink", "link", EGRESS.format(way="veth"),
+                    before=lambda: without_netlink(ROUTE))
+    tap.done()
+
+
+main()
