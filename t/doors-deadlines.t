@@ -24,7 +24,7 @@ import ws  # noqa: E402
 from mcp import rpc, said  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
           for n in ("AGENT", "GRADER", "ORCHESTRATOR", "OBSERVER")}
 # path: whose, and what it is asked over HTTP

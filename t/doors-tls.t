@@ -25,7 +25,7 @@ import ws  # noqa: E402
 from mcp import rpc  # noqa: E402
 
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = "/var/tmp" if FIXTURES.startswith("/tmp/") else "/tmp"
+SCRATCH = inside.scratch_beside(FIXTURES)
 TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
           for n in ("AGENT", "GRADER", "ORCHESTRATOR", "OBSERVER")}
 DOORS = {

@@ -6,22 +6,19 @@
 #include "base/mem.h"
 #include "gate/console.h"
 #include "gate/process.h"
-#include "gate/worker_lines.h"
-#include "gate/worker_rpc.h"
+#include "gate/worker_events.h"
 
 enum {
-	LAUNCH_EVENT_MAX = 64 * 1024, /* of a line of OPENENVD_EVENT_FD */
 	LAUNCH_TAIL_MAX = 512,
 };
 
 /* One that runs; freed after its last event. */
 struct launch {
 	LIST_ENTRY(launch) link;
-	const struct worker_world *world;
 	struct process *p;
 	char *name;
 	char id[EPISODE_ID_MAX + 1]; /* of its episode, for the log */
-	struct worker_lines events;
+	struct worker_events events;
 	struct buf err; /* the end of standard error */
 };
 
@@ -29,7 +26,7 @@ static void
 launch_free(struct launch *l)
 {
 	LIST_REMOVE(l, link);
-	worker_lines_clear(&l->events);
+	worker_events_clear(&l->events);
 	buf_clear(&l->err);
 	mem_free(l->name);
 	mem_free(l);
@@ -55,16 +52,6 @@ launch_on_not_started(void *arg, unsigned stage, int number, struct view what)
 	launch_free(l);
 }
 
-static bool
-launch_on_event(void *arg, struct view line)
-{
-	const struct launch *l = arg;
-
-	if (worker_rpc_object(line) == SP_OK && l->p->ep != NULL)
-		l->world->event(l->world->arg, l->p->ep, line);
-	return true;
-}
-
 static void
 launch_keep_tail(struct launch *l, struct view data)
 {
@@ -87,8 +74,8 @@ launch_on_output(void *arg, enum process_stream stream, struct view data)
 		    stream == PROCESS_STDERR ? "stderr" : "stdout", data);
 	if (stream == PROCESS_STDERR)
 		launch_keep_tail(l, data);
-	else if (stream == PROCESS_EVENTS && l->world->event != NULL)
-		(void)!worker_lines_add(&l->events, data, launch_on_event, l);
+	else if (stream == PROCESS_EVENTS)
+		worker_events_add(&l->events, l->p->ep, data);
 }
 
 static void
@@ -96,6 +83,7 @@ launch_on_exited(void *arg, const struct process_exit *e)
 {
 	struct launch *l = arg;
 
+	worker_events_end(&l->events, l->p->ep);
 	if (l->p->ep != NULL) {
 		console_end(l->p->ep, view_str(l->name), "stdout");
 		console_end(l->p->ep, view_str(l->name), "stderr");
@@ -131,8 +119,7 @@ launch_one(struct launch_list *all, struct episode *ep,
 	if (l == NULL)
 		return SP_E_NOMEM;
 	LIST_INSERT_HEAD(all, l, link);
-	l->world = world;
-	worker_lines_init(&l->events, LAUNCH_EVENT_MAX, true);
+	worker_events_init(&l->events, world);
 	buf_init(&l->err, LAUNCH_TAIL_MAX);
 	memcpy(l->id, ep->id, sizeof(l->id));
 	l->name = mem_strndup(conf->name.p, conf->name.n);

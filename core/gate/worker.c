@@ -740,6 +740,12 @@ worker_unwatch(struct worker_watch *watch)
 
 /* ---- for back ends ---------------------------------------------------------- */
 
+const struct worker_world *
+worker_world_of(const struct worker *w)
+{
+	return &w->set->world;
+}
+
 struct loop *
 worker_loop(const struct worker *w)
 {

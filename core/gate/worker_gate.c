@@ -24,11 +24,21 @@ worker_gate_event(void *arg, struct episode *ep, struct view json)
 	struct feed *f = feed_of(ep);
 
 	(void)arg;
-	if (f != NULL &&
-	    buf_printf(&b, "{\"source\":\"workload\",\"event\":") == SP_OK &&
+	if (f == NULL)
+		return;
+	if (buf_printf(&b, "{\"source\":\"workload\",\"event\":") == SP_OK &&
 	    buf_add_view(&b, json) == SP_OK && buf_add_char(&b, '}') == SP_OK)
 		feed_add(f, FEED_HARNESS, buf_view(&b));
+	else
+		feed_add_gap(f, FEED_HARNESS, 1, "memory");
 	buf_clear(&b);
+}
+
+static void
+worker_gate_lost(void *arg, struct episode *ep, uint64_t n, const char *reason)
+{
+	(void)arg;
+	feed_add_gap(feed_of(ep), FEED_HARNESS, n, reason);
 }
 
 int
@@ -38,6 +48,7 @@ worker_gate_new(struct gate *g, struct worker_set **out)
 		.loop = g->loop,
 		.environment = worker_gate_environment,
 		.event = worker_gate_event,
+		.lost = worker_gate_lost,
 		.arg = g,
 	};
 

@@ -2,10 +2,7 @@
 
 #include "gate/worker_pipe.h"
 
-#include "gate/worker_rpc.h"
-
 enum {
-	PIPE_EVENT_MAX = 64 * 1024, /* of a line of OPENENVD_EVENT_FD */
 	PIPE_OUT_MAX = 2 * WORKER_LINE_MAX + 65536, /* that waits */
 	PIPE_CHUNK_KEEP = 64 * 1024,
 	PIPE_CLOSED_MS = 1000, /* for its exit to be told */
@@ -55,17 +52,6 @@ pipe_on_line(void *arg, struct view line)
 	return b->w != NULL;
 }
 
-/* HarnessEventSink: what is no object is passed over. */
-static bool
-pipe_on_event(void *arg, struct view line)
-{
-	struct worker_pipe *l = arg;
-
-	if (worker_rpc_object(line) == SP_OK)
-		worker_event(l->back->w, line);
-	return l->back->w != NULL;
-}
-
 static void
 pipe_read(struct worker_pipe *l, struct view data)
 {
@@ -98,7 +84,7 @@ pipe_on_output(void *arg, enum process_stream stream, struct view data)
 	else if (stream != PROCESS_EVENTS)
 		worker_add_stderr(l->back->w, data);
 	else
-		(void)!worker_lines_add(&l->events, data, pipe_on_event, l);
+		worker_events_add(&l->events, l->back->w->ep, data);
 }
 
 /* ---- what it is told -------------------------------------------------------- */
@@ -203,6 +189,7 @@ pipe_on_exited(void *arg, const struct process_exit *e)
 	l->p = NULL;
 	if (l->back->w == NULL)
 		return;
+	worker_events_end(&l->events, l->back->w->ep);
 	if (e->end == SANDBOX_END_EXIT)
 		worker_fail(l->back->w, WORKER_GONE,
 		    "it ended: exit status %u%s", e->status, in);
@@ -247,7 +234,7 @@ worker_pipe_start(struct worker_pipe *l, struct worker_back *back,
 	l->back = back;
 	l->line = line;
 	worker_lines_init(&l->in, WORKER_LINE_MAX, false);
-	worker_lines_init(&l->events, PIPE_EVENT_MAX, true);
+	worker_events_init(&l->events, worker_world_of(back->w));
 	buf_init(&l->chunk, LOOP_SCRATCH_BYTES);
 	buf_init(&l->out, PIPE_OUT_MAX);
 	l->closing = loop_timer_new(worker_loop(back->w), pipe_on_closing, l);
@@ -281,7 +268,7 @@ void
 worker_pipe_clear(struct worker_pipe *l)
 {
 	worker_lines_clear(&l->in);
-	worker_lines_clear(&l->events);
+	worker_events_clear(&l->events);
 	buf_clear(&l->chunk);
 	buf_clear(&l->out);
 }

@@ -6,13 +6,15 @@
 #define SP_GATE_WORKER_PIPE_H
 
 #include "gate/process.h"
+#include "gate/worker_events.h"
 #include "gate/worker_lines.h"
 #include "gate/worker_priv.h"
 
 struct worker_pipe {
 	struct worker_back *back; /* whose it is */
 	struct process *p; /* NULL: it does not run */
-	struct worker_lines in, events;
+	struct worker_lines in;
+	struct worker_events events;
 	struct buf chunk; /* what was read last */
 	struct buf out; /* lines that the process takes later */
 	struct loop_timer *closing; /* a stream is closed: it must exit */

@@ -123,6 +123,9 @@ struct worker_world {
 	 * one JSON object.  NULL: nobody cares.
 	 */
 	void (*event)(void *arg, struct episode *ep, struct view json);
+	/* So many were no such thing; 0: nobody knows.  NULL: nobody cares. */
+	void (*lost)(void *arg, struct episode *ep, uint64_t n,
+	    const char *reason);
 	void *arg;
 };
 
@@ -143,6 +146,7 @@ const struct worker_world *worker_set_world(const struct worker_set *s);
 /* ---- for back ends ---------------------------------------------------------- */
 
 struct loop *worker_loop(const struct worker *w);
+const struct worker_world *worker_world_of(const struct worker *w);
 /* It takes calls.  Parameters: initialized, see worker_initialized(). */
 void worker_ready(struct worker *w, struct view initialized);
 /*

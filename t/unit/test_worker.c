@@ -612,7 +612,8 @@ test_events(void)
 	(void)!write(its_events, ":2}\n", 4);
 	turn(1);
 	tap_is_mem(buf_view(&events_told).p, buf_len(&events_told),
-	    "{\"a\":1}{\"b\":2}", 14, "events are objects, the rest is not");
+	    "{\"a\":1}-2 malformed-{\"b\":2}", 27,
+	    "events are objects, the rest is not, and the first is told");
 	if (buf_reserve(&line, 66000) == SP_OK) {
 		memset(buf_tail(&line), 'x', 66000);
 		buf_grow(&line, 66000);
@@ -623,8 +624,16 @@ test_events(void)
 	(void)!write(its_events, buf_view(&line).p, 6000);
 	(void)!write(its_events, "\n{\"c\":3}\n", 9);
 	turn(1);
-	tap_is_mem(buf_view(&events_told).p, buf_len(&events_told), "{\"c\":3}",
-	    7, "one that is too long is passed over");
+	tap_is_mem(buf_view(&events_told).p, buf_len(&events_told),
+	    "-1 too large-{\"c\":3}", 20,
+	    "one that is too long is passed over, and told with the next");
+	buf_reset(&events_told, 0);
+	(void)!write(its_events, "x\n{\"d\"", 7);
+	turn(1);
+	tap_is_int((long)buf_len(&events_told), 0, "one more can wait");
+	world_exited(SANDBOX_END_EXIT, 0);
+	tap_is_mem(buf_view(&events_told).p, buf_len(&events_told),
+	    "-2 malformed-", 13, "to the end, which half a line is part of");
 	buf_clear(&line);
 	world_close();
 }

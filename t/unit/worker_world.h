@@ -83,6 +83,15 @@ world_event(void *arg, struct episode *e, struct view json)
 }
 
 static inline void
+world_lost(void *arg, struct episode *e, uint64_t n, const char *reason)
+{
+	(void)arg;
+	(void)e;
+	(void)!buf_printf(&events_told, "-%llu %s-", (unsigned long long)n,
+	    reason);
+}
+
+static inline void
 world_news(void *arg, struct episode *e, const struct episode_news *n)
 {
 	(void)arg;
@@ -271,6 +280,7 @@ world_init(unsigned kind)
 	const struct worker_world x = {
 		.environment = world_environment,
 		.event = world_event,
+		.lost = world_lost,
 	};
 	struct episode_world ew = e;
 	struct worker_world ww = x;
