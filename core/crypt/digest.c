@@ -1,26 +1,15 @@
 #include "config.h"
 
-#include <string.h>
-
 #include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
 #include "base/mem.h"
 #include "crypt/digest.h"
-#include "crypt/shani.h"
 
-/*
- * Where the processor can, blocks are its work, so that two messages go side by
- * side: digest_both().  Else the library does everything.
- */
 struct digest {
-	bool own; /* h, part and n; else ctx */
 	EVP_MD_CTX *ctx; /* owned */
 	EVP_MD_CTX *aside; /* owned; of digest_peek(), or NULL */
-	uint32_t h[8];
-	uint8_t part[SHANI_BLOCK]; /* n % SHANI_BLOCK bytes */
-	uint64_t n; /* bytes that came */
 };
 
 /*
@@ -49,78 +38,6 @@ digest_md(void)
 	return md != NULL ? md : EVP_sha256();
 }
 
-/* ---- by the processor ---------------------------------------------------- */
-
-/* FIPS 180-4 s5.3.3. */
-static void
-own_reset(struct digest *d)
-{
-	static const uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372,
-		0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
-
-	memcpy(d->h, h, sizeof(d->h));
-	d->n = 0;
-}
-
-/* Whole blocks, nothing being left of before. */
-static void
-own_blocks(struct digest *d, struct view *v, size_t n)
-{
-	const struct shani_lane a = { d->h, (const uint8_t *)v->p };
-
-	shani_one(&a, n);
-	d->n += n * SHANI_BLOCK;
-	*v = view_from(*v, n * SHANI_BLOCK);
-}
-
-/* As much as the block that was begun still takes. */
-static void
-own_fill(struct digest *d, struct view *v)
-{
-	const struct shani_lane a = { d->h, d->part };
-	size_t have = d->n % SHANI_BLOCK;
-	struct view some = view_sub(*v, 0, SHANI_BLOCK - have);
-
-	if (have == 0 || some.n == 0)
-		return;
-	memcpy(d->part + have, some.p, some.n);
-	d->n += some.n;
-	*v = view_from(*v, some.n);
-	if (d->n % SHANI_BLOCK == 0)
-		shani_one(&a, 1);
-}
-
-static void
-own_update(struct digest *d, struct view v)
-{
-	own_fill(d, &v);
-	if (v.n >= SHANI_BLOCK)
-		own_blocks(d, &v, v.n / SHANI_BLOCK);
-	if (v.n == 0)
-		return;
-	memcpy(d->part, v.p, v.n);
-	d->n += v.n;
-}
-
-/* FIPS 180-4 s5.1.1: a one, zeros, and the length in bits. */
-static void
-own_final(struct digest *d, uint8_t out[DIGEST_BYTES])
-{
-	static const uint8_t one_and_zeros[SHANI_BLOCK] = { 0x80 };
-	uint64_t bits = d->n * 8;
-	size_t used = (size_t)(d->n + 8) % SHANI_BLOCK, i;
-	uint8_t length[8];
-
-	for (i = 0; i < 8; i++)
-		length[i] = (uint8_t)(bits >> (56 - 8 * i));
-	own_update(d, view_of(one_and_zeros, SHANI_BLOCK - used));
-	own_update(d, view_of(length, sizeof(length)));
-	for (i = 0; i < DIGEST_BYTES; i++)
-		out[i] = (uint8_t)(d->h[i / 4] >> (24 - 8 * (i % 4)));
-}
-
-/* ---- the running digest -------------------------------------------------- */
-
 struct digest *
 digest_new(void)
 {
@@ -128,10 +45,6 @@ digest_new(void)
 
 	if (d == NULL)
 		return NULL;
-	d->own = shani_usable();
-	own_reset(d);
-	if (d->own)
-		return d;
 	d->ctx = EVP_MD_CTX_new();
 	if (d->ctx == NULL ||
 	    digest_rc(EVP_DigestInit_ex2(d->ctx, digest_md(), NULL)) != 0) {
@@ -152,73 +65,30 @@ digest_free(struct digest *d)
 }
 
 int
-digest_reset(struct digest *d)
-{
-	own_reset(d);
-	return d->own
-	    ? 0
-	    : digest_rc(EVP_DigestInit_ex2(d->ctx, digest_md(), NULL));
-}
-
-int
 digest_update(struct digest *d, const void *p, size_t n)
 {
 	if (n == 0)
 		return 0;
-	if (!d->own)
-		return digest_rc(EVP_DigestUpdate(d->ctx, p, n));
-	own_update(d, view_of(p, n));
-	return 0;
-}
-
-int
-digest_both(struct digest *a, struct view va, struct digest *b, struct view vb)
-{
-	struct shani_lane x, y;
-	size_t n;
-	int rc;
-
-	if (a->own && b->own) {
-		own_fill(a, &va);
-		own_fill(b, &vb);
-		n = (va.n < vb.n ? va.n : vb.n) / SHANI_BLOCK;
-		x = (struct shani_lane){ a->h, (const uint8_t *)va.p };
-		y = (struct shani_lane){ b->h, (const uint8_t *)vb.p };
-		shani_two(&x, &y, n);
-		n *= SHANI_BLOCK;
-		a->n += n;
-		b->n += n;
-		va = view_from(va, n);
-		vb = view_from(vb, n);
-	}
-	rc = digest_update(a, va.p, va.n);
-	return rc != 0 ? rc : digest_update(b, vb.p, vb.n);
+	return digest_rc(EVP_DigestUpdate(d->ctx, p, n));
 }
 
 int
 digest_final(struct digest *d, uint8_t out[DIGEST_BYTES])
 {
 	unsigned n;
-	int rc = 0;
+	int rc;
 
-	if (d->own)
-		own_final(d, out);
-	else
-		rc = digest_rc(EVP_DigestFinal_ex(d->ctx, out, &n));
-	return rc != 0 ? rc : digest_reset(d);
+	rc = digest_rc(EVP_DigestFinal_ex(d->ctx, out, &n));
+	if (rc != 0)
+		return rc;
+	return digest_rc(EVP_DigestInit_ex2(d->ctx, digest_md(), NULL));
 }
 
 int
 digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES])
 {
-	struct digest copy;
 	unsigned n;
 
-	if (d->own) {
-		copy = *d;
-		own_final(&copy, out);
-		return 0;
-	}
 	if (d->aside == NULL)
 		d->aside = EVP_MD_CTX_new();
 	if (d->aside == NULL)

@@ -22,14 +22,6 @@ struct digest *digest_new(void) must_check;
 void digest_free(struct digest *d);
 int digest_update(struct digest *d, const void *p, size_t n) must_check;
 int digest_final(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
-/* Forgets what came. */
-int digest_reset(struct digest *d) must_check;
-/*
- * va into a and vb into b, which are two; faster than one after the other as
- * far as both go on.
- */
-int digest_both(struct digest *a, struct view va, struct digest *b,
-    struct view vb) must_check;
 /* The digest of what came so far; more may follow. */
 int digest_peek(struct digest *d, uint8_t out[DIGEST_BYTES]) must_check;
 int digest_sha256(struct view v, uint8_t out[DIGEST_BYTES]) must_check;

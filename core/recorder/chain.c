@@ -26,23 +26,8 @@ add_hash(struct buf *line, const char *key, const char *hash, struct view end)
 	return rc != 0 ? rc : buf_add_view(line, end);
 }
 
-static int
-hash_line(struct view line, struct chain_part *part, uint8_t out[DIGEST_BYTES])
-{
-	size_t n;
-	int rc;
-
-	if (part == NULL || part->n == 0)
-		return digest_sha256(line, out);
-	n = part->n;
-	part->n = 0;
-	line = view_from(line, n);
-	rc = digest_update(part->digest, line.p, line.n);
-	return rc != 0 ? rc : digest_final(part->digest, out);
-}
-
 int
-chain_close(struct buf *line, struct chain_part *part, struct chain_link *link)
+chain_close(struct buf *line, struct chain_link *link)
 {
 	uint8_t digest[DIGEST_BYTES];
 	size_t before = buf_len(line);
@@ -53,7 +38,7 @@ chain_close(struct buf *line, struct chain_part *part, struct chain_link *link)
 		return rc;
 	rc = add_hash(line, prev_key, link->prev, VIEW("\""));
 	if (rc == 0)
-		rc = hash_line(buf_view(line), part, digest);
+		rc = digest_sha256(buf_view(line), digest);
 	if (rc == 0) {
 		digest_hex(digest, sizeof(digest), link->hash);
 		rc = add_hash(line, hash_key, link->hash, VIEW("\"}\n"));

@@ -24,24 +24,16 @@ struct chain_link {
 	char hash[DIGEST_HEX + 1];
 };
 
-/* A line whose first n bytes are in a digest; n 0: no such line. */
-struct chain_part {
-	struct digest *digest;
-	size_t n;
-};
-
 /* 64 zeros: what the first record names. */
 void chain_zero(char hash[DIGEST_HEX + 1]);
 /*
  * Ends a record: adds prev, hash, the closing brace and LF to the line, which
- * is an object but for its end.  What part (NULL: none) has of it is not
- * hashed again, and part is used up.
+ * is an object but for its end.
  * Context: any, does not block.
  * Returns: 0 with the record's own hash in link (prev is given there);
  *          SP_E_LIMIT; SP_E_NOMEM.
  */
-int chain_close(struct buf *line, struct chain_part *part,
-    struct chain_link *link) must_check;
+int chain_close(struct buf *line, struct chain_link *link) must_check;
 /*
  * Reads prev and hash from the end of a line (without LF).
  * Returns: 0; SP_E_SYNTAX: it does not end in a chain's members.

@@ -314,22 +314,9 @@ write_head(struct record *r, const struct reqinfo *q, struct jwrite *w)
 	write_request(r, q, w);
 }
 
-/* Some of the request, and beside it as much of the line. */
-static int
-hash_some(struct record *r, struct view *line, struct view some)
-{
-	struct view beside = view_sub(*line, 0, some.n);
-
-	if (r->part == NULL || beside.n == 0)
-		return digest_update(r->digest, some.p, some.n);
-	*line = view_from(*line, beside.n);
-	r->part->n += beside.n;
-	return digest_both(r->digest, some, r->part->digest, beside);
-}
-
 /* The body once, with a look at the digest where its last message begins. */
 static int
-hash_request(struct record *r, struct view line)
+hash_request(struct record *r)
 {
 	struct view body = r->request, prefix = r->asked.prefix;
 	size_t n = 0;
@@ -337,13 +324,12 @@ hash_request(struct record *r, struct view line)
 
 	if (prefix.n > 0)
 		n = (size_t)(prefix.p + prefix.n - body.p);
-	rc = hash_some(r, &line, view_sub(body, 0, n));
+	rc = digest_update(r->digest, body.p, n);
 	if (rc == 0 && n > 0)
 		rc = digest_peek(r->digest, r->prefix_sha256);
+	body = view_from(body, n);
 	if (rc == 0)
-		rc = hash_some(r, &line, view_from(body, n));
-	if (rc != 0 && r->part != NULL)
-		r->part->n = 0;
+		rc = digest_update(r->digest, body.p, body.n);
 	/* also after an error: the next one begins anew */
 	if (digest_final(r->digest, r->body_sha256) != 0)
 		rc = SP_E_NOMEM;
@@ -358,24 +344,8 @@ record_ask(struct record *r)
 	r->read = true;
 	reqinfo_read(&r->asked, r->request);
 	r->has_tools = r->asked.has_tools;
-}
-
-void
-record_hash(struct record *r, const struct buf *out)
-{
-	struct view line = VIEW_NONE;
-
-	if (r->hash_done)
-		return;
-	r->hash_done = true;
-	record_ask(r);
-	if (r->part != NULL) {
-		r->part->n = 0;
-		if (out != NULL && digest_reset(r->part->digest) == 0)
-			line = buf_view(out);
-	}
 	r->hashed =
-	    r->digest != NULL && r->request.n > 0 && hash_request(r, line) == 0;
+	    r->digest != NULL && r->request.n > 0 && hash_request(r) == 0;
 }
 
 int

@@ -5,7 +5,6 @@
 #include "ipc/message.h"
 #include "crypt/digest.h"
 #include "recorder/assemble.h"
-#include "recorder/chain.h"
 #include "recorder/reqinfo.h"
 
 enum { RECORD_SYSTEM_MAX = 256 * 1024 };
@@ -30,9 +29,7 @@ struct record {
 	uint64_t latency_us, ttft_us;
 	struct view request; /* the forwarded body; empty: none */
 	bool request_cut; /* it did not fit the turn's memory */
-	struct digest *digest; /* of record_hash(), borrowed; NULL: none */
-	/* gets what was hashed of the line beside it; borrowed; NULL: nothing */
-	struct chain_part *part;
+	struct digest *digest; /* of record_ask(), borrowed; NULL: none */
 	struct record_system *system; /* borrowed; NULL: none is kept */
 	uint64_t retry_of; /* the undelivered turn that it repeats; 0 none */
 	struct view body; /* of an error status */
@@ -42,8 +39,7 @@ struct record {
 	/* results of record_ask() */
 	bool read;
 	struct reqinfo asked; /* its views lie in request */
-	/* results of record_hash() */
-	bool hash_done, hashed;
+	bool hashed;
 	uint8_t body_sha256[DIGEST_BYTES];
 	uint8_t prefix_sha256[DIGEST_BYTES]; /* zeros: no such part */
 	/* results of record_write() */
@@ -55,13 +51,10 @@ struct record {
 };
 
 /*
- * record_ask() reads the request, record_hash() hashes it, and beside it the
- * line so far (into part; out NULL: not); record_write() does what of it was
- * not done.
+ * Reads and hashes the request; record_write() does it where it was not done.
  * Context: recorder, does not block.
  */
 void record_ask(struct record *r);
-void record_hash(struct record *r, const struct buf *out);
 
 /*
  * Writes the record but for its end: everything up to the members that chain

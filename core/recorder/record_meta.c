@@ -120,7 +120,7 @@ write_identity(const struct record *r, struct jwrite *w)
 }
 
 static void
-write_asked(struct record *r, const struct reqinfo *q, struct jwrite *w)
+write_asked(const struct record *r, const struct reqinfo *q, struct jwrite *w)
 {
 	int i;
 
@@ -135,7 +135,6 @@ write_asked(struct record *r, const struct reqinfo *q, struct jwrite *w)
 		write_span_or_null(w, "max_completion_tokens",
 		    q->max_completion_tokens);
 	write_system(r, q->system, w);
-	record_hash(r, w->err == 0 ? w->out : NULL);
 	write_sum(w, "body_sha256", r->hashed ? r->body_sha256 : NULL);
 	write_sum(w, "prefix_sha256",
 	    r->hashed && q->prefix.n > 0 ? r->prefix_sha256 : NULL);

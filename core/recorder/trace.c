@@ -357,7 +357,7 @@ rechain(struct trace *t)
 		memcpy(link.prev, t->group_head, sizeof(link.prev));
 		rc = buf_add_view(&line, view_sub(one, 0, one.n - CHAIN_END));
 		if (rc == 0)
-			rc = chain_close(&line, NULL, &link);
+			rc = chain_close(&line, &link);
 		if (rc == 0)
 			rc = buf_add_view(&t->group, buf_view(&line));
 		if (rc != 0)
@@ -402,7 +402,7 @@ renew(struct trace *t)
 }
 
 static int
-append(struct trace *t, struct buf *line, struct chain_part *part)
+append(struct trace *t, struct buf *line)
 {
 	struct chain_link link;
 	struct chain_sum one;
@@ -410,7 +410,7 @@ append(struct trace *t, struct buf *line, struct chain_part *part)
 	int rc;
 
 	memcpy(link.prev, t->head, sizeof(link.prev));
-	rc = chain_close(line, part, &link);
+	rc = chain_close(line, &link);
 	if (rc == 0)
 		rc = write_line(t, buf_view(line));
 	if (rc == 0) {
@@ -429,9 +429,8 @@ is_full(const struct trace *t, size_t more)
 	    t->size + more > t->roll_bytes;
 }
 
-static int
-append_alone(struct trace *t, struct buf *line, struct chain_part *part,
-    const struct signer *k)
+int
+trace_append(struct trace *t, struct buf *line, const struct signer *k)
 {
 	int rc = trace_open(t);
 
@@ -441,20 +440,14 @@ append_alone(struct trace *t, struct buf *line, struct chain_part *part,
 		rc = roll(t, k);
 	if (rc != 0)
 		return rc;
-	rc = append(t, line, part);
+	rc = append(t, line);
 	/* no file may be so big: another one may */
 	if (rc == SP_E_LIMIT && t->roll_bytes > 0 && t->size > 0) {
 		rc = roll(t, k);
 		if (rc == 0)
-			rc = append(t, line, NULL);
+			rc = append(t, line);
 	}
 	return rc == SP_E_LIMIT ? SP_E_NOSPC : rc;
-}
-
-int
-trace_append(struct trace *t, struct buf *line, const struct signer *k)
-{
-	return append_alone(t, line, NULL, k);
 }
 
 static int
@@ -503,7 +496,7 @@ trace_forgive(struct trace *t)
 
 /* Into the group, which has room for it. */
 static int
-hold(struct trace *t, struct buf *line, struct chain_part *part)
+hold(struct trace *t, struct buf *line)
 {
 	struct chain_link link;
 	size_t before = buf_len(line);
@@ -511,7 +504,7 @@ hold(struct trace *t, struct buf *line, struct chain_part *part)
 	int rc;
 
 	memcpy(link.prev, first ? t->head : t->group_head, sizeof(link.prev));
-	rc = chain_close(line, part, &link);
+	rc = chain_close(line, &link);
 	if (rc == 0)
 		rc = buf_add_view(&t->group, buf_view(line));
 	if (rc == 0) {
@@ -525,8 +518,8 @@ hold(struct trace *t, struct buf *line, struct chain_part *part)
 }
 
 int
-trace_hold(struct trace *t, struct buf *line, struct chain_part *part,
-    const struct signer *k, uint64_t *id)
+trace_hold(struct trace *t, struct buf *line, const struct signer *k,
+    uint64_t *id)
 {
 	size_t n = buf_len(line) + CHAIN_END + 1; /* and the LF */
 	int rc = trace_open(t);
@@ -542,9 +535,9 @@ trace_hold(struct trace *t, struct buf *line, struct chain_part *part,
 	if (n > TRACE_GROUP_BYTES / 2 || is_full(t, n)) {
 		trace_flush(t, k);
 		return t->failed_id != 0 ? t->failed_rc
-					 : append_alone(t, line, part, k);
+					 : trace_append(t, line, k);
 	}
-	rc = hold(t, line, part);
+	rc = hold(t, line);
 	if (rc == 0)
 		*id = t->group_id;
 	return rc;

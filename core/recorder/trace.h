@@ -88,12 +88,11 @@ int trace_append(struct trace *t, struct buf *line,
 /*
  * The same, but a line that is not large waits for trace_flush(), so that
  * lines that come together are one write.
- * Parameters: part, what is hashed of line: as chain_close(); NULL: nothing.
  * Returns: as trace_append(), with *id 0 when the line is in the file, else
  *          its group's.  While a group has failed, that group's error.
  */
-int trace_hold(struct trace *t, struct buf *line, struct chain_part *part,
-    const struct signer *k, uint64_t *id) must_check;
+int trace_hold(struct trace *t, struct buf *line, const struct signer *k,
+    uint64_t *id) must_check;
 /*
  * Writes what waits, all of it or nothing: if not, failed_id, failed_rc and
  * failed_bytes tell of the group until trace_forgive().

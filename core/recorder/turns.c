@@ -25,14 +25,6 @@ enum {
 	EARLY_OPEN_MAX = 32, /* with more, the reactor has enough to do */
 };
 
-static void
-digests_free(struct turns *t)
-{
-	digest_free(t->digest);
-	digest_free(t->part.digest);
-	t->digest = t->part.digest = NULL;
-}
-
 int
 turns_init(struct turns *t, struct store *store)
 {
@@ -45,12 +37,12 @@ turns_init(struct turns *t, struct store *store)
 	buf_init(&t->system.text, RECORD_SYSTEM_MAX);
 	t->by_handle = hmap_new(TURNS_OPEN_MAX + 2 * TURNS_ENDED_MAX);
 	t->digest = digest_new();
-	t->part.digest = digest_new();
-	if (t->by_handle != NULL && t->digest != NULL && t->part.digest != NULL)
+	if (t->by_handle != NULL && t->digest != NULL)
 		return 0;
 	hmap_free(t->by_handle);
 	t->by_handle = NULL;
-	digests_free(t);
+	digest_free(t->digest);
+	t->digest = NULL;
 	return SP_E_NOMEM;
 }
 
@@ -121,7 +113,8 @@ turns_clear(struct turns *t)
 	t->by_handle = NULL;
 	buf_clear(&t->line);
 	buf_clear(&t->system.text);
-	digests_free(t);
+	digest_free(t->digest);
+	t->digest = NULL;
 	t->open_n = t->ended_n = 0;
 }
 
@@ -455,13 +448,9 @@ ask(struct turns *t, struct turn *u)
 	uint64_t waits;
 
 	r->digest = t->digest;
-	r->part = &t->part;
 	r->system = &t->system;
 	record_ask(r);
-	if (u->trace == NULL || !is_retry(u))
-		return;
-	record_hash(r, NULL);
-	if (!r->hashed)
+	if (!r->hashed || u->trace == NULL || !is_retry(u))
 		return;
 	r->retry_of = trace_find_request(u->trace, r->body_sha256);
 	waits = find_unanswered(t, u);
@@ -509,8 +498,8 @@ write_turn(struct turns *t, struct turn *u)
 	if (u->trace != NULL)
 		u->write_rc = record_write(r, &t->line);
 	if (u->write_rc == 0)
-		u->write_rc = trace_hold(u->trace, &t->line, &t->part,
-		    t->store->signer, &u->group);
+		u->write_rc =
+		    trace_hold(u->trace, &t->line, t->store->signer, &u->group);
 	if (u->write_rc == SP_E_NOSPC)
 		t->full_bytes = buf_len(&t->line) + CHAIN_END;
 	if (u->group == 0)
@@ -519,7 +508,6 @@ write_turn(struct turns *t, struct turn *u)
 		t->untold_n++;
 	r->assemble = NULL;
 	r->digest = NULL;
-	r->part = NULL;
 	r->system = NULL;
 	r->asked = (struct reqinfo){ .json = false };
 	r->request = r->meta_open = r->meta_end = r->error = r->body =

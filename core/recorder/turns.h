@@ -58,7 +58,6 @@ struct turns {
 	size_t refused_n; /* that the reactor may have to be told of */
 	struct buf line; /* the record being written */
 	struct digest *digest; /* of requests */
-	struct chain_part part; /* of line; its digest is owned */
 	struct record_system system;
 	uint64_t memory_max; /* of the process; 0 no bound */
 	bool pressed; /* it was near since peer.c looked last */

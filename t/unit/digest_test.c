@@ -65,56 +65,6 @@ test_sha256(void)
 	digest_free(d);
 }
 
-/* Two texts side by side, in pieces, against the library. */
-static bool
-both(struct digest *d[2], struct view a, struct view b, size_t piece)
-{
-	uint8_t out[2][DIGEST_BYTES], want[2][DIGEST_BYTES];
-	size_t at, i;
-	int rc;
-
-	rc = digest_sha256(a, want[0]) | digest_sha256(b, want[1]);
-	for (at = 0; at < a.n || at < b.n; at += piece)
-		rc |= digest_both(d[0], view_sub(a, at, piece), d[1],
-		    view_sub(b, at, piece));
-	/* a look changes nothing */
-	rc |= digest_peek(d[0], out[0]);
-	for (i = 0; i < 2; i++)
-		rc |= digest_final(d[i], out[i]);
-	return rc == 0 && memcmp(out, want, sizeof(out)) == 0;
-}
-
-static void
-test_both(void)
-{
-	struct digest *d[2] = { digest_new(), digest_new() };
-	uint8_t out[2][DIGEST_BYTES];
-	char text[1000];
-	size_t n, k;
-	bool good = true;
-
-	err_assert(d[0] != NULL && d[1] != NULL);
-	rnd_bytes(text, sizeof(text));
-	for (n = 0; n <= 300; n++)
-		for (k = 1; k <= 200; k += 1 + n % 7)
-			good &= both(d, view_of(text, n),
-			    view_of(text + 1, (n * 7 + k) % 400), k);
-	good &= both(d, view_of(text, 999), view_of(text + 1, 999), 1000);
-	tap_ok(good, "two at once, of any length and in any pieces");
-	/* one stands within a block, the other one at its beginning */
-	good = digest_update(d[0], text, 10) == 0 &&
-	    digest_both(d[0], view_of(text + 10, 500), d[1],
-		view_of(text, 510)) == 0 &&
-	    digest_final(d[0], out[0]) == 0 && digest_final(d[1], out[1]) == 0;
-	tap_ok(good && memcmp(out[0], out[1], DIGEST_BYTES) == 0,
-	    "wherever in a block they stand");
-	good = digest_update(d[0], text, 70) == 0 && digest_reset(d[0]) == 0;
-	tap_ok(good && both(d, VIEW("abc"), VIEW_NONE, 2),
-	    "what came is forgotten");
-	digest_free(d[0]);
-	digest_free(d[1]);
-}
-
 /* RFC 4231, cases 1, 2, 3, 4, 6 and 7. */
 static void
 test_hmac(void)
@@ -223,7 +173,6 @@ int
 main(void)
 {
 	test_sha256();
-	test_both();
 	test_hmac();
 	test_hex();
 	test_rnd();

@@ -97,7 +97,7 @@ test_chain(void)
 
 	chain_zero(link.prev);
 	tap_is_int(put_record(&b, 1), 0, "a record");
-	tap_is_int(chain_close(&b, NULL, &link), 0, "a record is closed");
+	tap_is_int(chain_close(&b, &link), 0, "a record is closed");
 	line = view_sub(buf_view(&b), 0, buf_len(&b) - 1);
 	tap_is_int(chain_check(line, &got), 0, "and holds");
 	tap_is_str(got.hash, link.hash, "with its hash");
@@ -129,7 +129,7 @@ test_sum(void)
 	chain_zero(link.prev);
 	for (n = 0; n < 3; n++) {
 		rc |= put_record(&line, n);
-		rc |= chain_close(&line, NULL, &link);
+		rc |= chain_close(&line, &link);
 		chain_sum_line(&lines, &link, buf_len(&line));
 		memcpy(link.prev, link.hash, sizeof(link.prev));
 		rc |= buf_add_view(&b, buf_view(&line));
@@ -219,7 +219,7 @@ holds(struct trace *t, unsigned n, size_t size, int *rc)
 			*rc =
 			    buf_printf(&line, ",\"x\":\"%0*d\"", (int)size, 0);
 		if (*rc == 0)
-			*rc = trace_hold(t, &line, NULL, &signer, &id);
+			*rc = trace_hold(t, &line, &signer, &id);
 		groups += id != last;
 		last = id;
 	}
