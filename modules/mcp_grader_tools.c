@@ -549,7 +549,8 @@ tools_call(struct mcp_call *c, struct view tool, const struct jrpc *m,
 {
 	const struct tools_row *t = tools_find(mcp_call_request(c), tool);
 	struct buf arg = BUF_INIT(TOOLS_PATH_MAX);
-	int rc = tools_argument(t, m, args, &arg);
+	/* whoever asks has found it in tools_has() */
+	int rc = t != NULL ? tools_argument(t, m, args, &arg) : SP_E_SYNTAX;
 
 	if (rc == SP_OK)
 		t->call(c, buf_view(&arg));
