@@ -16,6 +16,7 @@ import tap  # noqa: E402
 PROGRAMS = ["sbin/sallyport", "bin/sallyportctl",
             "libexec/sallyport/sallyport-reactor",
             "libexec/sallyport/sallyport-recorder",
+            "libexec/sallyport/sallyport-trace",
             "libexec/sallyport/sallyport-init"]
 EXAMPLES = ["share/doc/sallyport/examples/" + x for x in (
     "minimal.conf", "sallyport.conf", "sallyport.service",

@@ -9,7 +9,8 @@
 #include "ctl/ctl_exec.h"
 #include "ctl/ctl_sessions.h"
 #include "ctl/ctl_socket.h"
-#include "ctl/ctl_trace.h"
+#include "ctl/ctl_start.h"
+#include "ctl/ctl_trace_usage.h"
 #include "ctl/ctl_upstream.h"
 
 static const struct {
@@ -17,7 +18,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *usage; /* NULL: told with the one before */
 } commands[] = {
-	{ "trace", ctl_trace, ctl_trace_usage },
+	{ "trace", ctl_start_trace, ctl_trace_usage },
 	{ "sessions", ctl_sessions, ctl_sessions_usage },
 	{ "upstream", ctl_upstream, ctl_upstream_usage },
 	{ "exec", ctl_exec, ctl_exec_usage },

@@ -11,13 +11,9 @@
 #include "base/buf.h"
 #include "ctl/ctl_print.h"
 #include "ctl/ctl_trace.h"
+#include "ctl/ctl_trace_usage.h"
 #include "os/fd.h"
 #include "os/xdg.h"
-
-const char ctl_trace_usage[] =
-    "usage: sallyportctl trace [--all | --train | --json] [--stats] "
-    "[--verify]\n"
-    "                          [--state-dir DIR] FILE | ID\n";
 
 enum { PATH_BYTES = 4096, EXIT_BROKEN = 1, EXIT_USAGE = 2 };
 

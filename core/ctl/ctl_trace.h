@@ -1,4 +1,4 @@
-/* sallyportctl trace. */
+/* sallyportctl trace, in sallyport-trace. */
 #ifndef SP_CTL_TRACE_H
 #define SP_CTL_TRACE_H
 
@@ -7,6 +7,5 @@
  *          cannot be read.
  */
 int ctl_trace(int argc, char **argv);
-extern const char ctl_trace_usage[];
 
 #endif

@@ -319,7 +319,7 @@ def symbols(root, build):
 LINKS = {
     "sallyport": "event|ssl|crypto|yajl|nghttp2|wslay|z|brotli|zstd",
     "sallyport-recorder": "event|ssl|nghttp2|wslay|mnl|nftnl|yaml",
-    "sallyportctl": "event|ssl|nghttp2|wslay|seccomp|mnl|nftnl|yaml",
+    "sallyportctl": "event|ssl|crypto|nghttp2|wslay|seccomp|mnl|nftnl|yaml",
 }
 
 
