@@ -166,7 +166,8 @@ def keepers():
                         continue
                 # who watches the files dies with its keeper
                 with open(f"/proc/{pid}/comm", "rb") as f:
-                    if f.read() != b"sallyport-watch\n":
+                    if f.read() not in (b"sallyport-watch\n",
+                                        b"sallyport-spare\n"):
                         out.append(int(pid))
             except OSError:
                 pass

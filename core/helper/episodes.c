@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "helper/complain.h"
 #include "helper/episodes_priv.h"
+#include "helper/slot_spare.h"
 #include "ipc/wire.h"
 #include "os/fd.h"
 
@@ -833,6 +834,7 @@ episodes_reactor(struct episodes *e,
 	e->send_arg = arg;
 	if (send != NULL) {
 		e->serving = true;
+		slot_spare_fill(e->slots.spare);
 		episodes_tell_guarantees(e);
 		episodes_warm(e);
 		return;
@@ -856,7 +858,7 @@ episodes_reaped(struct episodes *e, pid_t pid, int status)
 	for (i = 0; i < e->eps_n; i++)
 		if (slot_reaped(e->eps[i]->slot, pid, status))
 			return true;
-	return false;
+	return slot_spare_reaped(e->slots.spare, pid);
 }
 
 void
@@ -895,6 +897,8 @@ episodes_stop(struct episodes *e, void (*done)(void *arg), void *arg)
 	}
 	failpoint_reach("stop.begun");
 	e->stopping = true;
+	slot_spare_free(e->slots.spare);
+	e->slots.spare = NULL;
 	e->stopped = done;
 	e->stopped_arg = arg;
 	e->send = NULL;

@@ -20,6 +20,7 @@
 #include "helper/ids.h"
 #include "helper/sandbox_plan.h"
 #include "helper/seed.h"
+#include "helper/slot_spare.h"
 #include "helper/sweep.h"
 #include "os/dir.h"
 #include "os/fd.h"
@@ -692,8 +693,11 @@ episodes_attach(struct episodes *e, struct poller *p)
 	e->slots.oracle = grade_on_oracle;
 	e->stop_timer = episodes_stop_timer(e);
 	e->warm_timer = poller_timer_new(p, episodes_on_warm_timer, e);
-	return e->stop_timer != NULL && e->warm_timer != NULL ? SP_OK
-							      : SP_E_NOMEM;
+	e->slots.spare = slot_spare_new(p, e->slots.program_dir);
+	return e->stop_timer != NULL && e->warm_timer != NULL &&
+		e->slots.spare != NULL
+	    ? SP_OK
+	    : SP_E_NOMEM;
 }
 
 void
@@ -714,6 +718,7 @@ episodes_free(struct episodes *e)
 		env_clear(e->envs[i]);
 	mem_free(e->envs);
 	fd_close(&e->disk_fd);
+	slot_spare_free(e->slots.spare);
 	poller_timer_free(e->stop_timer);
 	poller_timer_free(e->warm_timer);
 	slot_block_release(&e->block);

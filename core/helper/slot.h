@@ -44,6 +44,7 @@ enum slot_oracle_news {
 };
 
 struct slot;
+struct slot_spare;
 
 /* What every slot is made from; borrowed for the slots' lives. */
 struct slot_world {
@@ -52,6 +53,7 @@ struct slot_world {
 	const struct cgroup_root *cgroups;
 	int disk_fd; /* directory for upper layers on disk, or -1 */
 	bool privileged; /* else through user namespaces */
+	struct slot_spare *spare; /* of keepers; NULL: none */
 	/* called from the poller; none may free the slot */
 	void (*ready)(void *arg, struct slot *s);
 	/* before READY: s->why says stage and cause; the end follows */

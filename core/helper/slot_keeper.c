@@ -3,9 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,20 +11,14 @@
 #include "base/log.h"
 #include "helper/sandbox_plan.h"
 #include "helper/slot_priv.h"
+#include "helper/slot_spare.h"
 #include "ipc/wire.h"
 #include "os/fd.h"
-#include "os/spawn.h"
 
-enum {
-	KEEPER_QUEUE_MAX = 1024 * 1024,
-	KEEPER_FILES = 4096,
-	KEEPER_MESSAGES_PER_TURN = 32,
-};
+enum { KEEPER_MESSAGES_PER_TURN = 32 };
 
 /* owner's number of our own request */
 static const uint32_t keeper_internal = UINT32_MAX;
-
-static const char keeper_program[] = "sallyport-init";
 
 /* ---- calls ------------------------------------------------------------------ */
 
@@ -168,25 +160,6 @@ slot_forget_own(struct slot *s, const void *arg)
 
 /* ---- starting --------------------------------------------------------------- */
 
-static int
-keeper_spawn(struct slot_keeper *k, int channel_fd)
-{
-	char path[PATH_MAX];
-	struct spawn sp;
-	int n;
-
-	n = snprintf(path, sizeof(path), "%s/%s", k->slot->w->program_dir,
-	    keeper_program);
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return SP_E_LIMIT;
-	memset(&sp, 0, sizeof(sp));
-	sp.path = path;
-	sp.name = keeper_program;
-	sp.files = KEEPER_FILES;
-	sp.channel_fd = channel_fd;
-	return spawn_role(&sp, &k->pid);
-}
-
 static void
 keeper_send(struct slot_keeper *k, enum message_type type, struct view body,
     int fd)
@@ -269,26 +242,18 @@ static void keeper_on_channel(void *arg, unsigned ready);
 int
 slot_keeper_start(struct slot_keeper *k)
 {
-	int pair[2] = { -1, -1 }, rc;
+	const struct slot_world *w = k->slot->w;
+	int rc;
 
 	k->ready = k->empty = k->gone = k->building = false;
-	rc = fd_seqpacket_pair(pair);
+	rc = slot_spare_take(w->spare, &k->pid, &k->c);
 	if (rc != SP_OK)
-		return rc;
-	k->c = channel_new(pair[0], MESSAGE_HELPER, MESSAGE_KEEPER,
-	    KEEPER_QUEUE_MAX);
-	if (k->c == NULL) {
-		fd_close(&pair[1]);
-		return SP_E_NOMEM;
-	}
-	rc = keeper_spawn(k, pair[1]);
-	fd_close(&pair[1]);
+		rc = slot_spare_spawn(w->program_dir, &k->pid, &k->c);
 	if (rc != SP_OK) {
 		k->pid = -1;
-		slot_keeper_clear(k);
 		return rc;
 	}
-	k->f = poller_add(k->slot->w->p, channel_fd(k->c), POLLER_READ,
+	k->f = poller_add(w->p, channel_fd(k->c), POLLER_READ,
 	    keeper_on_channel, k);
 	if (k->f == NULL)
 		return SP_E_NOMEM;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "init/keeper_file.h"
 #include "init/keeper_run.h"
 #include "init/keeper_watch.h"
+#include "init/sbox_idmap.h"
 #include "init/sbox_local.h"
 #include "init/sbox_workspace.h"
 #include "os/fd.h"
@@ -81,6 +83,7 @@ take_spec(struct keeper *k, struct channel_msg *m, struct wire *w)
 	if (rc != SP_OK)
 		return rc == SP_E_NOMEM ? rc : SP_E_PROTO;
 	k->has_spec = true;
+	(void)prctl(PR_SET_NAME, "sallyport-init", 0, 0, 0);
 	k->box.spec = &k->spec;
 	k->box.arena = k->arena;
 	return SP_OK;
@@ -149,6 +152,18 @@ watch_init(struct keeper *k, struct sbox_why *why)
 	    poller_add(k->po, k->box.init_pidfd, POLLER_READ, on_init, k);
 	if (k->init_at == NULL)
 		return sbox_why_errno(why, ENOMEM, "loop");
+	return SP_OK;
+}
+
+/* Told by its name, too: it keeps nothing. */
+static int
+take_spare(struct keeper *k, struct channel_msg *m, struct wire *w)
+{
+	(void)m;
+	if (wire_done(w) != SP_OK || k->has_spec)
+		return SP_E_PROTO;
+	(void)prctl(PR_SET_NAME, "sallyport-spare", 0, 0, 0);
+	sbox_idmap_ahead(&k->box);
 	return SP_OK;
 }
 
@@ -291,6 +306,7 @@ static const struct {
 	{ MESSAGE_KEEPER_SPEC, take_spec },
 	{ MESSAGE_KEEPER_GIVE, take_give },
 	{ MESSAGE_KEEPER_PREPARE, take_prepare },
+	{ MESSAGE_KEEPER_SPARE, take_spare },
 	{ MESSAGE_KEEPER_BUILD, take_build },
 	{ MESSAGE_KEEPER_RUN, keeper_run_take },
 	{ MESSAGE_KEEPER_SIGNAL, keeper_run_signal },

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -18,6 +19,7 @@
 #include "init/init1.h"
 #include "init/sbox.h"
 #include "init/sbox_filter.h"
+#include "init/sbox_idmap.h"
 #include "init/sbox_local.h"
 #include "init/sbox_space.h"
 #include "init/sbox_workspace.h"
@@ -40,7 +42,7 @@ sbox_init(struct sbox *b)
 		b->parents[i] = -1;
 	b->seed_mnt = b->assets_mnt = -1;
 	b->channel = b->scratch = b->lower = b->upper = b->merged = -1;
-	b->ruleset = b->lifeline = b->init_pidfd = -1;
+	b->ruleset = b->lifeline = b->init_pidfd = b->init_space = -1;
 }
 
 const char *
@@ -207,6 +209,13 @@ note_root(struct sbox *b, struct sbox_why *w)
 		return sbox_why_errno(w, errno, "%s", path);
 	b->root_dev = st.st_dev;
 	b->root_ino = st.st_ino;
+	/*
+	 * The last of a mount namespace waits for a grace period of RCU when
+	 * it leaves.  That shall be the keeper, once it has said that nobody
+	 * lives, and not pid 1 while it dies; without it is only slower.
+	 */
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)b->init_pid);
+	b->init_space = open(path, O_RDONLY | O_CLOEXEC);
 	return SP_OK;
 }
 
@@ -337,6 +346,8 @@ sbox_clear(struct sbox *b)
 	fd_close(&b->ruleset);
 	fd_close(&b->lifeline);
 	fd_close(&b->init_pidfd);
+	fd_close(&b->init_space);
+	sbox_idmap_clear(b);
 	if (b->cgroup_made) {
 		rc = cgroup_remove(b->parents, b->cgroup.name, SBOX_REMOVE_MS);
 		cgroup_close(&b->cgroup);

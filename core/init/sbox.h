@@ -34,6 +34,8 @@ struct sbox {
 	int ruleset; /* Landlock's, as every process inside gets it */
 	int lifeline; /* to pid 1: it leaves when this closes */
 	int init_pidfd;
+	pid_t idmap_pid; /* made ahead: see sbox_idmap_ahead(); 0 none */
+	int init_space; /* pid 1's mounts: they outlive it until sbox_clear() */
 	dev_t root_dev; /* what every process inside must see as "/" */
 	ino_t root_ino;
 	pid_t init_pid; /* 0: none, or reaped */

@@ -63,23 +63,18 @@ map_write(pid_t pid, const char *which, uint32_t a, uint32_t b)
 	return rc;
 }
 
-/* A user namespace with those maps; the child that made it is gone again. */
-static int
-idmap_namespace(struct sbox_why *w, const struct sbox *b,
-    const struct stat *top, int *out)
+/* In a user namespace of its own; the maps are the parent's to write. */
+static pid_t
+idmap_child(void)
 {
 	struct clone_args args;
 	pid_t parent = getpid();
-	char path[48];
 	long pid;
-	int rc;
 
 	memset(&args, 0, sizeof(args));
 	args.flags = CLONE_NEWUSER;
 	args.exit_signal = SIGCHLD;
 	pid = syscall(SYS_clone3, &args, sizeof(args));
-	if (pid < 0)
-		return sbox_why_errno(w, errno, "user namespace for the seed");
 	if (pid == 0) {
 		/* killed below, or with the keeper, or it is dead already */
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
@@ -87,25 +82,62 @@ idmap_namespace(struct sbox_why *w, const struct sbox *b,
 				(void)pause();
 		_exit(1);
 	}
-	rc = map_write((pid_t)pid, "uid_map", top->st_uid, b->uid);
+	return (pid_t)pid;
+}
+
+void
+sbox_idmap_ahead(struct sbox *b)
+{
+	pid_t pid = geteuid() == 0 && b->idmap_pid == 0 ? idmap_child() : 0;
+
+	if (pid > 0)
+		b->idmap_pid = pid;
+}
+
+void
+sbox_idmap_clear(struct sbox *b)
+{
+	if (b->idmap_pid == 0)
+		return;
+	/* reaped here only: the number is still its own */
+	(void)kill(b->idmap_pid, SIGKILL);
+	while (waitpid(b->idmap_pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	b->idmap_pid = 0;
+}
+
+/* A user namespace with those maps; the child that made it is gone again. */
+static int
+idmap_namespace(struct sbox_why *w, struct sbox *b, const struct stat *top,
+    int *out)
+{
+	char path[48];
+	int rc;
+
+	if (b->idmap_pid == 0)
+		b->idmap_pid = idmap_child();
+	if (b->idmap_pid < 0) {
+		b->idmap_pid = 0;
+		return sbox_why_errno(w, errno, "user namespace for the seed");
+	}
+	rc = map_write(b->idmap_pid, "uid_map", top->st_uid, b->uid);
 	if (rc == SP_OK)
-		rc = map_write((pid_t)pid, "gid_map", top->st_gid, b->gid);
+		rc = map_write(b->idmap_pid, "gid_map", top->st_gid, b->gid);
 	if (rc != SP_OK)
 		(void)sbox_why_rc(w, rc, "map of the seed's owner");
-	(void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/user",
+	    (int)b->idmap_pid);
 	if (rc == SP_OK) {
 		*out = open(path, O_RDONLY | O_CLOEXEC);
 		if (*out < 0)
 			rc = sbox_why_errno(w, errno, "%s", path);
 	}
-	(void)kill((pid_t)pid, SIGKILL);
-	while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR)
-		continue;
+	sbox_idmap_clear(b);
 	return rc;
 }
 
 int
-sbox_idmap(struct sbox_why *w, const struct sbox *b, int mnt)
+sbox_idmap(struct sbox_why *w, struct sbox *b, int mnt)
 {
 	struct mount_attr a;
 	struct stat top;

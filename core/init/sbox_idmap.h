@@ -13,6 +13,14 @@
  * Parameters: mnt, a mount that nobody has seen yet.
  * Returns: 0; SP_E_* with *w: a filesystem or kernel that cannot.
  */
-int sbox_idmap(struct sbox_why *w, const struct sbox *b, int mnt) must_check;
+int sbox_idmap(struct sbox_why *w, struct sbox *b, int mnt) must_check;
+
+/*
+ * Starts the child that sbox_idmap() needs, before it is known whether it
+ * does: only one with root's rights has any use for it.
+ * Owner:   sbox_idmap(), or sbox_idmap_clear(), which ends it.
+ */
+void sbox_idmap_ahead(struct sbox *b);
+void sbox_idmap_clear(struct sbox *b);
 
 #endif

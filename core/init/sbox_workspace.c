@@ -22,7 +22,7 @@ enum {
 
 /* Read-only, and the sandbox's own. */
 static int
-adopt(const struct sbox *b, struct sbox_why *w, enum sandbox_fd which, int *mnt)
+adopt(struct sbox *b, struct sbox_why *w, enum sandbox_fd which, int *mnt)
 {
 	int rc;
 
@@ -44,6 +44,8 @@ sbox_workspace_adopt(struct sbox *b, struct sbox_why *w)
 		rc = adopt(b, w, SANDBOX_FD_SEED, &b->seed_mnt);
 	if (rc == SP_OK)
 		rc = adopt(b, w, SANDBOX_FD_ASSETS, &b->assets_mnt);
+	/* one that was made ahead, and not for this */
+	sbox_idmap_clear(b);
 	return rc;
 }
 

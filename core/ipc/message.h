@@ -151,6 +151,8 @@ enum message_type {
 	/* u32 request, u16 port: a socket to 127.0.0.1 in its network, please */
 	MESSAGE_KEEPER_CONNECT,
 	MESSAGE_KEEPER_PREPARE, /* empty */
+	/* empty: nothing is to be kept yet, there is time to get ready */
+	MESSAGE_KEEPER_SPARE,
 	/* keeper to helper */
 	MESSAGE_KEEPER_READY =
 	    144, /* u32 pid of pid 1, as the helper sees it */
