@@ -132,10 +132,28 @@ class Host:
         env = {"SP_FAIL_POINT": POINT}
         if self.g is None:
             self.g = gate.Gate(CONF, main=f"control {SOCKET};", env=env)
-            return
-        # readiness is looked for in the log
-        os.truncate(self.g.log_path, 0)
-        self.g.start(self.g.argv, env)
+        else:
+            # readiness is looked for in the log
+            os.truncate(self.g.log_path, 0)
+            self.g.start(self.g.argv, env)
+        # until it has a name, one that keeps nothing looks as if it did
+        gate.until(lambda: self.g.p.poll() is not None or self.spares() == 2,
+                   "keepers started ahead")
+        if self.g.p.poll() is not None:
+            raise RuntimeError("the helper died")
+
+    def spares(self):
+        n = 0
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat", encoding="utf-8",
+                          errors="replace") as f:
+                    name, _, rest = f.read().rpartition(")")
+            except OSError:
+                continue
+            n += name.endswith("(sallyport-spare") and \
+                int(rest.split()[1]) == self.g.p.pid
+        return n
 
     def call(self, path, body):
         s = socket.socket(socket.AF_UNIX)
