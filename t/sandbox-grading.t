@@ -291,6 +291,7 @@ def pairs(d):
     """Where worker and agent share a workspace both stand still."""
     me = d.new("pair")
     d.oracle("cat /workspace/n")
+    d.sh(me, "echo 0 >n")
     p = d.attack(me, "i=0; while :; do i=$((i+1)); echo $i >n; done")
     q = subprocess.Popen([CTL, "-S", d.socket, "exec", "--in", me, "--side",
                           "worker", "--", "/bin/sh", "-c",
