@@ -1,0 +1,131 @@
+/* Keepers that are started ahead: here each dies at once, of no program. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "helper/slot_spare.h"
+#include "tap.h"
+
+enum { SPARES = 2, LATER_MS = 200, LONG = 5000 };
+
+static void
+stop(void *arg)
+{
+	poller_stop(arg);
+}
+
+/* Turns the loop for a moment. */
+static void
+turn(struct poller *p)
+{
+	struct poller_timer *t = poller_timer_new(p, stop, p);
+
+	if (t == NULL)
+		return;
+	poller_timer_set(t, LATER_MS);
+	tap_ok(poller_run(p) == SP_OK, "the loop runs");
+	poller_timer_free(t);
+}
+
+static void
+test_none(struct poller *p)
+{
+	struct slot_spare *s;
+	struct channel *c = NULL;
+	pid_t pid = -1;
+	unsigned n;
+
+	slot_spare_fill(NULL);
+	slot_spare_free(NULL);
+	tap_ok(slot_spare_take(NULL, &pid, &c) == SP_E_NOTFOUND, "no pool");
+	tap_ok(!slot_spare_reaped(NULL, 1), "no child of no pool");
+	for (n = 1; n < 100; n++) {
+		mem_fail_after(n, 0);
+		s = slot_spare_new(p, "/nowhere");
+		mem_fail_after(0, 0);
+		if (s != NULL)
+			break;
+	}
+	tap_ok(n > 1 && s != NULL, "without memory there is no pool");
+	tap_ok(slot_spare_take(s, &pid, &c) == SP_E_NOTFOUND, "not filled");
+	slot_spare_free(s);
+}
+
+static void
+test_dead(struct poller *p)
+{
+	struct slot_spare *s = slot_spare_new(p, "/nowhere");
+	struct channel *c = NULL;
+	pid_t pid = -1, of[SPARES] = { -1, -1 };
+	siginfo_t si;
+	int i;
+
+	if (!tap_ok(s != NULL, "a pool"))
+		return;
+	slot_spare_fill(s);
+	slot_spare_fill(s);
+	turn(p);
+	/* dead, and not reaped before both are */
+	for (i = 0; i < SPARES; i++)
+		while (waitid(P_ALL, 0, &si, WEXITED | WNOWAIT) < 0 &&
+		    errno == EINTR)
+			continue;
+	while (slot_spare_take(s, &pid, &c) == SP_OK) {
+		/* it died a moment later: still its number, and ours to reap */
+		channel_free(c);
+		(void)waitpid(pid, NULL, 0);
+	}
+	tap_ok(slot_spare_take(s, &pid, &c) == SP_E_NOTFOUND,
+	    "a dead one is not given");
+	for (i = 0; i < SPARES; i++)
+		of[i] = waitpid(-1, NULL, 0);
+	for (i = 0; i < SPARES; i++)
+		if (of[i] > 0) {
+			tap_ok(slot_spare_reaped(s, of[i]), "it was one");
+			tap_ok(!slot_spare_reaped(s, of[i]), "and is none now");
+		}
+	slot_spare_free(s);
+}
+
+static void
+test_spawn(void)
+{
+	static char dir[LONG];
+	struct channel *c = NULL;
+	pid_t pid = -1;
+	unsigned n;
+	int rc = SP_E_NOMEM;
+
+	memset(dir, 'x', sizeof(dir) - 1);
+	tap_ok(slot_spare_spawn(dir, &pid, &c) == SP_E_LIMIT && c == NULL,
+	    "a folder whose name is too long");
+	for (n = 1; n < 100 && rc != SP_OK; n++) {
+		mem_fail_after(n, 0);
+		rc = slot_spare_spawn("/nowhere", &pid, &c);
+		mem_fail_after(0, 0);
+		if (rc != SP_OK && rc != SP_E_NOMEM)
+			break;
+	}
+	tap_ok(n > 2 && rc == SP_OK, "without memory nothing is started");
+	channel_free(c);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		continue;
+}
+
+int
+main(void)
+{
+	struct poller *p = poller_new();
+
+	if (!tap_ok(p != NULL, "a loop"))
+		return 1;
+	test_none(p);
+	test_dead(p);
+	test_spawn();
+	poller_free(p);
+	return tap_done();
+}
