@@ -298,6 +298,7 @@ def pairs(d):
                           "while :; do echo w >m$$; rm m$$; done"],
                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
+    gate.until(lambda: d.ctl("read", me, "/workspace/n")[0] == 0, "work")
     for _ in range(3):
         rc, out, err = d.grade(me)
         tap.ok(rc == 0, "an episode of two sandboxes is graded", (rc, err))
