@@ -63,25 +63,25 @@ m_begin(void)
 static inline void
 m_u8(unsigned v)
 {
-	tap_failed += wire_put_u8(&msg, (uint8_t)v) != SP_OK;
+	TAP_NEVER(wire_put_u8(&msg, (uint8_t)v) != SP_OK);
 }
 
 static inline void
 m_u32(uint32_t v)
 {
-	tap_failed += wire_put_u32(&msg, v) != SP_OK;
+	TAP_NEVER(wire_put_u32(&msg, v) != SP_OK);
 }
 
 static inline void
 m_u64(uint64_t v)
 {
-	tap_failed += wire_put_u64(&msg, v) != SP_OK;
+	TAP_NEVER(wire_put_u64(&msg, v) != SP_OK);
 }
 
 static inline void
 m_bytes(const char *s)
 {
-	tap_failed += wire_put_bytes(&msg, view_str(s)) != SP_OK;
+	TAP_NEVER(wire_put_bytes(&msg, view_str(s)) != SP_OK);
 }
 
 static inline int
@@ -189,7 +189,7 @@ run_for(uint64_t ms)
 	struct loop_timer *t = loop_timer_new(loop, peer_stop, NULL);
 
 	loop_timer_set(t, ms);
-	tap_failed += loop_run(loop) != SP_OK;
+	TAP_NEVER(loop_run(loop) != SP_OK);
 	loop_timer_free(t);
 }
 

@@ -26,6 +26,14 @@ tap_ok(bool good, const char *fmt, ...)
 	return good;
 }
 
+/* What is looked at many times, and told only when it is not as it should be. */
+#define TAP_NEVER(condition) \
+	do { \
+		if (condition) \
+			(void)tap_ok(false, "%s:%d: %s", __FILE__, __LINE__, \
+			    #condition); \
+	} while (0)
+
 static inline bool
 tap_is_int(long long got, long long want, const char *what)
 {

@@ -31,7 +31,7 @@ keep(enum grading_result r, struct view text, struct view what)
 	got.n++;
 	got.result = r;
 	buf_reset(&got.text, 4 << 20);
-	tap_failed += buf_add_view(&got.text, text) != SP_OK;
+	TAP_NEVER(buf_add_view(&got.text, text) != SP_OK);
 	(void)snprintf(got.what, sizeof(got.what), "%.*s", VIEW_ARG(what));
 	got.forget = NULL;
 	grading_forget(g);
@@ -40,7 +40,7 @@ keep(enum grading_result r, struct view text, struct view what)
 static void
 on_text(void *arg, enum grading_result r, struct view text, struct view what)
 {
-	tap_failed += arg != &got;
+	TAP_NEVER(arg != &got);
 	keep(r, text, what);
 }
 
@@ -48,7 +48,7 @@ static void
 on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
     struct view what)
 {
-	tap_failed += arg != &got || (r == GRADING_OK) != (v != NULL);
+	TAP_NEVER(arg != &got || (r == GRADING_OK) != (v != NULL));
 	keep(r, v != NULL ? v->out : VIEW_NONE, what);
 	if (v == NULL)
 		return;
@@ -56,7 +56,7 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 	got.out_cut = v->out_cut;
 	got.err_cut = v->err_cut;
 	buf_reset(&got.err, 4 << 20);
-	tap_failed += buf_add_view(&got.err, v->err) != SP_OK;
+	TAP_NEVER(buf_add_view(&got.err, v->err) != SP_OK);
 }
 
 static const struct grading_done done = { on_text, on_text, on_verdict };
@@ -95,7 +95,7 @@ begin(void)
 static void
 end(void)
 {
-	tap_failed += hear_ended(1, 1, 0, "gone") != SP_OK;
+	TAP_NEVER(hear_ended(1, 1, 0, "gone") != SP_OK);
 	run_for(0);
 }
 
@@ -106,12 +106,12 @@ hear_file(uint32_t request, enum sandbox_file_result result, struct view text)
 	int fd = -1;
 
 	if (text.p != NULL) {
-		tap_failed += fd_sealed("t", text.p, text.n, &fd) != SP_OK;
+		TAP_NEVER(fd_sealed("t", text.p, text.n, &fd) != SP_OK);
 		m_begin();
 		m_u32(1);
 		m_u32(1);
 		m_u32(request);
-		tap_failed += m_hear(MESSAGE_EPISODE_FILE_DATA, fd) != SP_OK;
+		TAP_NEVER(m_hear(MESSAGE_EPISODE_FILE_DATA, fd) != SP_OK);
 	}
 	m_begin();
 	m_u32(1);
@@ -120,7 +120,7 @@ hear_file(uint32_t request, enum sandbox_file_result result, struct view text)
 	m_u8(result);
 	m_u64(text.n);
 	m_bytes(result == SANDBOX_FILE_OK ? "" : "the cause");
-	tap_failed += m_hear(MESSAGE_EPISODE_FILE_DONE, -1) != SP_OK;
+	TAP_NEVER(m_hear(MESSAGE_EPISODE_FILE_DONE, -1) != SP_OK);
 }
 
 static int
@@ -139,7 +139,7 @@ read_is(enum sandbox_file_result result, struct view text,
 
 	forget();
 	tap_is_int(ask_read("/workspace/a", &g), SP_OK, what);
-	tap_failed += sent.type != MESSAGE_EPISODE_FILE;
+	TAP_NEVER(sent.type != MESSAGE_EPISODE_FILE);
 	hear_file(sent_u32(0), result, text);
 	tap_ok(got.n == 1 && got.result == want, "%s: %d %s", what, got.result,
 	    got.what);
@@ -192,15 +192,15 @@ test_read(void)
 	}
 	forget();
 	tap_is_int(ask_read("/openenvd/assets/sub/x", &g), SP_OK, "an asset");
-	tap_failed += hear_refused(sent_u32(0), SANDBOX_REFUSED_CAPACITY,
-			  "busy") != SP_OK;
+	TAP_NEVER(hear_refused(sent_u32(0), SANDBOX_REFUSED_CAPACITY, "busy") !=
+	    SP_OK);
 	tap_ok(got.n == 1 && got.result == GRADING_FAILED, "refused");
 	/* let go of: its answer finds nobody */
 	forget();
-	tap_failed += ask_read("/workspace/a", &g) != SP_OK;
+	TAP_NEVER(ask_read("/workspace/a", &g) != SP_OK);
 	grading_forget(g);
 	hear_file(sent_u32(0), SANDBOX_FILE_OK, VIEW("x"));
-	tap_failed += ask_read("/nowhere", &g) != SP_OK;
+	TAP_NEVER(ask_read("/nowhere", &g) != SP_OK);
 	grading_forget(g);
 	grading_forget(NULL);
 	run_for(0);
@@ -218,7 +218,7 @@ add_change(struct buf *b, const char *path)
 		.type = SANDBOX_TYPE_FIFO,
 		.mode = 0644 };
 
-	tap_failed += sandbox_msg_change_put(b, &c) != SP_OK;
+	TAP_NEVER(sandbox_msg_change_put(b, &c) != SP_OK);
 }
 
 static void
@@ -255,24 +255,24 @@ test_diff(void)
 	tap_ok(got.n == 1 && got.result == GRADING_OK, "is there");
 	sorted_is("a a! a/b b \xff ");
 	forget();
-	tap_failed += grading_diff(ep, &done, &got, &g) != SP_OK;
+	TAP_NEVER(grading_diff(ep, &done, &got, &g) != SP_OK);
 	hear_file(sent_u32(0), SANDBOX_FILE_OK, VIEW_NONE);
 	tap_ok(got.n == 1 && got.result == GRADING_OK &&
 		buf_len(&got.text) == 0,
 	    "an empty one");
 	forget();
-	tap_failed += grading_diff(ep, &done, &got, &g) != SP_OK;
+	TAP_NEVER(grading_diff(ep, &done, &got, &g) != SP_OK);
 	hear_file(sent_u32(0), SANDBOX_FILE_OK,
 	    view_sub(buf_view(&b), 0, buf_len(&b) - 1));
 	tap_ok(got.n == 1 && got.result == GRADING_FAILED, "a torn one");
 	forget();
-	tap_failed += grading_diff(ep, &done, &got, &g) != SP_OK;
+	TAP_NEVER(grading_diff(ep, &done, &got, &g) != SP_OK);
 	hear_file(sent_u32(0), SANDBOX_FILE_TOO_LARGE, VIEW_NONE);
 	tap_ok(got.n == 1 && got.result == GRADING_TOO_LARGE, "too much");
 	forget();
-	tap_failed += grading_diff(ep, &done, &got, &g) != SP_OK;
-	tap_failed += hear_refused(sent_u32(0), SANDBOX_REFUSED_FAILED,
-			  "it does not freeze") != SP_OK;
+	TAP_NEVER(grading_diff(ep, &done, &got, &g) != SP_OK);
+	TAP_NEVER(hear_refused(sent_u32(0), SANDBOX_REFUSED_FAILED,
+		      "it does not freeze") != SP_OK);
 	tap_ok(got.n == 1 && got.result == GRADING_FAILED, "not frozen");
 	tap_is_str(got.what, "it does not freeze", "with its cause");
 	buf_clear(&b);
@@ -287,7 +287,7 @@ start(const char *process, struct grading **g)
 	forget();
 	tap_is_int(grading_run(ep, view_str(process), &done, &got, g), SP_OK,
 	    "a run");
-	tap_failed += sent.type != MESSAGE_EPISODE_GRADE;
+	TAP_NEVER(sent.type != MESSAGE_EPISODE_GRADE);
 	return sent_u32(0);
 }
 
@@ -301,7 +301,7 @@ output(uint32_t handle, unsigned which, const char *text, size_t n)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
 		return;
-	tap_failed += hear_stdio(handle, which, ends[0]) != SP_OK;
+	TAP_NEVER(hear_stdio(handle, which, ends[0]) != SP_OK);
 	while (at < n) {
 		some = write(ends[1], text + at, n - at);
 		if (some > 0)
@@ -315,8 +315,8 @@ output(uint32_t handle, unsigned which, const char *text, size_t n)
 static void
 verdict(uint32_t handle, unsigned how, unsigned status)
 {
-	tap_failed += hear_started(handle) != SP_OK;
-	tap_failed += hear_exited(handle, how, status) != SP_OK;
+	TAP_NEVER(hear_started(handle) != SP_OK);
+	TAP_NEVER(hear_exited(handle, how, status) != SP_OK);
 	run_for(0);
 	while (got.n == 0)
 		run_for(1);
@@ -385,7 +385,7 @@ test_refused(void)
 	begin();
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		h = start("p", &g);
-		tap_failed += hear_refused(h, rows[i].refusal, "why") != SP_OK;
+		TAP_NEVER(hear_refused(h, rows[i].refusal, "why") != SP_OK);
 		tap_ok(got.n == 1 && got.result == rows[i].want, "refused %u",
 		    rows[i].refusal);
 	}
@@ -397,7 +397,7 @@ test_refused(void)
 	m_u8(SANDBOX_STAGE_EXEC);
 	m_u32(13);
 	m_bytes("grade.sh");
-	tap_failed += m_hear(MESSAGE_PROCESS_NOT_STARTED, -1) != SP_OK;
+	TAP_NEVER(m_hear(MESSAGE_PROCESS_NOT_STARTED, -1) != SP_OK);
 	tap_ok(got.n == 1 && got.result == GRADING_FAILED &&
 		strstr(got.what, "grade.sh") != NULL,
 	    "not started: %s", got.what);
@@ -436,10 +436,10 @@ test_reset(void)
 
 	begin();
 	h = start("", &g[0]);
-	tap_failed += hear_started(h) != SP_OK;
-	tap_failed += grading_diff(ep, &done, &got, &g[1]) != SP_OK;
+	TAP_NEVER(hear_started(h) != SP_OK);
+	TAP_NEVER(grading_diff(ep, &done, &got, &g[1]) != SP_OK);
 	file = sent_u32(0);
-	tap_failed += ask_read("/workspace/a", &g[2]) != SP_OK;
+	TAP_NEVER(ask_read("/workspace/a", &g[2]) != SP_OK);
 	tap_is_int(episode_reset(ep, on_done, NULL), SP_OK, "a reset");
 	reset = sent_u32(0);
 	tap_is_int(sent.type, MESSAGE_EPISODE_RESET, "is asked for");
@@ -453,16 +453,16 @@ test_reset(void)
 	run_for(0);
 	tap_ok(got.n == 3 && got.result == GRADING_RESET,
 	    "all three are told, and the late answer to nobody");
-	tap_failed += hear_ended(1, 1, 0, "") != SP_OK;
-	tap_failed += hear_made(1, 1, reset) != SP_OK;
+	TAP_NEVER(hear_ended(1, 1, 0, "") != SP_OK);
+	TAP_NEVER(hear_made(1, 1, reset) != SP_OK);
 	end();
 	begin();
 	h = start("", &g[0]);
 	grading_forget(g[0]);
 	tap_ok(sent.type == MESSAGE_PROCESS_SIGNAL && sent_u32(2) == h,
 	    "a run that is let go of is killed");
-	tap_failed += hear_started(h) != SP_OK;
-	tap_failed += hear_exited(h, SANDBOX_END_SIGNAL, SIGKILL) != SP_OK;
+	TAP_NEVER(hear_started(h) != SP_OK);
+	TAP_NEVER(hear_exited(h, SANDBOX_END_SIGNAL, SIGKILL) != SP_OK);
 	run_for(0);
 	tap_ok(got.n == 0 && ep->processes_n == 0, "and is not told");
 	end();
@@ -492,7 +492,7 @@ test_memory(void)
 			mem_fail_after(n, 0);
 			rc = ask_any(which, &g);
 			mem_fail_after(0, 0);
-			tap_failed += rc != SP_OK && rc != SP_E_NOMEM;
+			TAP_NEVER(rc != SP_OK && rc != SP_E_NOMEM);
 		}
 		tap_is_int(rc, SP_OK, "each allocation fails once");
 		grading_forget(g);
@@ -500,7 +500,7 @@ test_memory(void)
 	add_change(&b, "a");
 	for (n = 1; n < 50; n++) {
 		forget();
-		tap_failed += grading_diff(ep, &done, &got, &g) != SP_OK;
+		TAP_NEVER(grading_diff(ep, &done, &got, &g) != SP_OK);
 		mem_fail_after(n, 0);
 		hear_file(sent_u32(0), SANDBOX_FILE_OK, buf_view(&b));
 		mem_fail_after(0, 0);

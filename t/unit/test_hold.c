@@ -28,13 +28,6 @@ static struct episodes episodes;
 static struct slot slot;
 static struct ep ep;
 
-/* Said only when it is so: it is looked at many times. */
-#define WRONG_IF(condition) \
-	do { \
-		if (condition) \
-			tap_ok(false, "line %d: %s", __LINE__, #condition); \
-	} while (0)
-
 /* What keepers were asked and have not answered. */
 static struct call {
 	enum message_type type;
@@ -117,7 +110,7 @@ slot_oracle_build(struct slot *s, int upper_fd)
 	if (room == NULL)
 		return SP_E_NOMEM;
 	mem_free(room);
-	WRONG_IF(s->oracle != SLOT_ORACLE_STARTED || upper_fd < 0);
+	TAP_NEVER(s->oracle != SLOT_ORACLE_STARTED || upper_fd < 0);
 	got.build = true;
 	return SP_OK;
 }
@@ -138,7 +131,7 @@ slot_run(struct slot *s, uint8_t side, uint32_t number, int run_fd)
 	void *room = mem_alloc(1);
 
 	(void)s;
-	WRONG_IF(side != SANDBOX_ORACLE || number != NUMBER || run_fd < 0);
+	TAP_NEVER(side != SANDBOX_ORACLE || number != NUMBER || run_fd < 0);
 	fd_close(&run_fd);
 	if (room == NULL)
 		return SP_E_NOMEM;
@@ -171,7 +164,7 @@ assets_check(const struct conf_environment *e, int dir,
 	(void)e;
 	(void)dir;
 	(void)a;
-	WRONG_IF(!run);
+	TAP_NEVER(!run);
 	return buf_add_str(why, "a while");
 }
 
@@ -188,7 +181,7 @@ episodes_tell_refused(struct episodes *e, uint32_t request, unsigned why,
 {
 	(void)e;
 	(void)what; /* empty when there is no memory for words */
-	WRONG_IF(request != NUMBER);
+	TAP_NEVER(request != NUMBER);
 	got.malformed += why == 0;
 	got.refused++;
 }
@@ -197,7 +190,7 @@ void
 episodes_tell_frozen(struct ep *p, uint32_t request, enum sandbox_frozen how)
 {
 	(void)p;
-	WRONG_IF(request != NUMBER);
+	TAP_NEVER(request != NUMBER);
 	got.frozen += how == SANDBOX_FROZEN;
 	got.thawed += how == SANDBOX_THAWED;
 	got.freeze_failed += how == SANDBOX_FROZEN_FAILED;
@@ -279,7 +272,7 @@ hear(uint16_t type, size_t n)
 	const struct channel_msg m = { .type = type, .fd = -1 };
 	char mem[64] = { 0 };
 
-	WRONG_IF(!grade_heard(&ep, &m, NUMBER, view_of(mem, n)) &&
+	TAP_NEVER(!grade_heard(&ep, &m, NUMBER, view_of(mem, n)) &&
 	    type != MESSAGE_KEEPER_STARTED);
 }
 
@@ -327,7 +320,7 @@ play(void)
 
 	for (i = 0; i < 100 && step(); i++)
 		continue;
-	WRONG_IF(i == 100);
+	TAP_NEVER(i == 100);
 }
 
 /* ---- one pass --------------------------------------------------------------- */
@@ -439,7 +432,7 @@ grading_fails(void)
 
 	for (n = 1; more && n < 200; n++) {
 		begin();
-		WRONG_IF(ask("none such") != SP_OK || got.refused != 1);
+		TAP_NEVER(ask("none such") != SP_OK || got.refused != 1);
 		got.refused = 0;
 		from = mem_count();
 		mem_fail_after(n, 0);
@@ -494,12 +487,12 @@ cut_short(enum how how, unsigned after)
 	bool more = true;
 
 	begin();
-	WRONG_IF(ask("") != SP_OK);
+	TAP_NEVER(ask("") != SP_OK);
 	for (i = 0; i < after && more; i++)
 		more = step();
 	/* with its last step it is over */
 	if (how == TAKEN_BACK && !TAILQ_EMPTY(&ep.grades)) {
-		WRONG_IF(!grade_signal(&ep, NUMBER, SIGKILL));
+		TAP_NEVER(!grade_signal(&ep, NUMBER, SIGKILL));
 		/* what was ended is gone before the other keeper answers */
 		if (got.end) {
 			got.end = false;
@@ -544,7 +537,7 @@ static void
 gradings_wait(void)
 {
 	begin();
-	WRONG_IF(ask("") != SP_OK);
+	TAP_NEVER(ask("") != SP_OK);
 	tap_is_int(ask(""), SP_E_PROTO, "a number that is in use");
 	tap_ok(end() == NULL, "takes nothing along");
 }
@@ -598,10 +591,10 @@ holding_fails(void)
 		w.arg = &held;
 		from = mem_count();
 		mem_fail_after(n, 0);
-		WRONG_IF(hold_take(ep.hold, &w) != SP_OK);
+		TAP_NEVER(hold_take(ep.hold, &w) != SP_OK);
 		m = a_run(mem);
 		waits = hold_defer(ep.hold, &m, run_again);
-		WRONG_IF(waits != (m.fd < 0));
+		TAP_NEVER(waits != (m.fd < 0));
 		fd_close(&m.fd);
 		play();
 		hold_release(ep.hold, &w);
@@ -633,7 +626,7 @@ freezing_fails(void)
 		hold_ask(ep.hold, NUMBER, true);
 		m = a_run(mem);
 		/* the reactor froze it: its own start is for it to mind */
-		WRONG_IF(got.freeze_failed == 0 &&
+		TAP_NEVER(got.freeze_failed == 0 &&
 		    hold_defer(ep.hold, &m, run_again));
 		fd_close(&m.fd);
 		play();
@@ -666,7 +659,7 @@ waiting_is_forgotten(void)
 	w.arg = &held;
 	for (i = 0; i < 3; i++) {
 		begin();
-		WRONG_IF(hold_take(ep.hold, &w) != SP_OK);
+		TAP_NEVER(hold_take(ep.hold, &w) != SP_OK);
 		m = a_run(mem);
 		tap_ok(hold_defer(ep.hold, &m, run_again), "a start waits");
 		if (i == 0)

@@ -337,7 +337,7 @@ test_queue(void)
 
 	open_ready(HELLO);
 	for (i = 0; i < WORKER_WAITING_MAX + 1; i++)
-		tap_failed += call(&t[i], WORKER_STEP, "{}") != SP_OK;
+		TAP_NEVER(call(&t[i], WORKER_STEP, "{}") != SP_OK);
 	turn(0);
 	for (i = 0; i < WORKER_WAITING_MAX + 1; i++)
 		busy += t[i].n == 1 && t[i].result == WORKER_BUSY;
