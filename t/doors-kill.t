@@ -122,6 +122,11 @@ class Daemon(mcp.Gate):
                 if parent(p) == self.p.pid and
                 words(p, "comm").strip() == "sallyport-init"}
 
+    def quiet_keepers(self):
+        """Keepers, when none is being started."""
+        gate.until(lambda: walls.spares_are_back(self.p.pid), "spares")
+        return self.keepers()
+
     def keeper(self, pid):
         while parent(pid) != self.p.pid and pid:
             pid = parent(pid)
@@ -129,8 +134,9 @@ class Daemon(mcp.Gate):
 
     def fresh(self, before):
         """A keeper that was not there."""
-        return gate.until(lambda: next(iter(self.keepers() - before), None),
-                          "a keeper")
+        return gate.until(
+            lambda: next((p for p in self.keepers() - before
+                          if walls.children(p)), None), "a keeper")
 
     def let_go(self, tag):
         """Whoever waits at that FIFO goes on."""
@@ -315,30 +321,19 @@ def connecting(d, row, tag):
 
 
 def creating(d, row, tag):
-    """The keeper builds, and is stopped on the way."""
-    for _ in range(20):
-        gate.until(d.settled, "the shared episode and a warm one")
-        before = d.keepers()
-        ws = d.connect()
-        ws.send({"type": "reset", "data": {"episode_id": tag, "name": tag}})
-        pid = d.fresh(before)
+    """Both keepers that are to keep it are stopped before they hear of it."""
+    gate.until(lambda: d.settled() and walls.spares_are_back(d.p.pid),
+               "the shared episode, a warm one and spares")
+    both = [p for p, name in walls.children(d.p.pid).items()
+            if name == "sallyport-spare"]
+    for pid in both:
         os.kill(pid, signal.SIGSTOP)
-        # one that was ready before that is not what is wanted
-        if "creating" in d.states():
-            break
-        os.kill(pid, signal.SIGCONT)
-        heard(ws)
-        ws.close()
-        gate.until(lambda: not d.episodes(tag), "its end")
-    else:
-        # nothing of ours dies for it
-        tap.skip(row, "no keeper could be stopped on its way")
-        with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as p:
-            yield {KEEPER: lambda: p.pid}
-        yield
-        return
-    victim = yield {KEEPER: lambda: pid}
-    resume(pid)
+    ws = d.connect()
+    ws.send({"type": "reset", "data": {"episode_id": tag, "name": tag}})
+    gate.until(lambda: "creating" in d.states(), "its being made")
+    victim = yield {KEEPER: lambda: both[0]}
+    for pid in both:
+        resume(pid)
     if victim == KEEPER:
         got = heard(ws)
         tap.ok(is_error(got) and got["data"]["code"] == "FACTORY_ERROR",
@@ -398,7 +393,7 @@ def resetting(d, row, tag):
     """A sandbox takes the place of another, whose keeper is stopped."""
     ws = begin(d, tag)
     old = d.keeper(d.named(f"is-{tag}"))
-    before = d.keepers()
+    before = d.quiet_keepers()
     os.kill(old, signal.SIGSTOP)
     ws.send({"type": "reset", "data": {"name": tag}})
     new = d.fresh(before)
@@ -590,6 +585,11 @@ def grading(d, row, tag):
     victim = yield {ORACLE: lambda: d.keeper(oracle),
                     **victim_of(d, f"is-{tag}")}
     if victim in (WORKER, RECORDER):
+        if victim == WORKER:
+            ws.send({"type": "step", "data": {}})
+            tap.ok(is_error(heard(ws)), f"{row}: a step fails")
+            d.ctl("episodes")
+        tap.ok(status(oracle)[0] != "Z", f"{row}: it judges a copy")
         os.kill(oracle, signal.SIGKILL)
         got = call.got()
         tap.ok(got[0] == 200 and '"result"' in got[1],
@@ -781,12 +781,6 @@ PHASES = (
 )
 
 
-def phases():
-    """Without what is over too soon to be held, in a build that is fast."""
-    return [x for x in PHASES
-            if x[0] is not creating or gate.VARIANT != "release"]
-
-
 def tag_of(phase):
     """At most twelve characters: with at- the name of a process."""
     return phase.__name__.replace("_", "")[:12]
@@ -878,12 +872,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-kill-") as folder:
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
-            for phase, own in phases():
+            for phase, own in PHASES:
                 for victim in own:
                     if wanted(phase, victim):
                         one(d, phase, victim)
             # a worker that starts is held where any other's start is
-            together = [p for p, _ in phases() if p is not starting]
+            together = [p for p, _ in PHASES if p is not starting]
             for victim in (RECORDER, REACTOR, HELPER):
                 for some in ([starting], together):
                     if any(wanted(p, victim) for p in some):

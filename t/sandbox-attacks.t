@@ -469,6 +469,7 @@ def reloads(d):
     for n in range(3):
         turn(n)
     all_gone(d, "after the first reloads nothing is left")
+    gate.until(lambda: host.spares_are_back(d.p.pid), "spares")
     before = fds(d.p.pid)
     for n in range(12):
         turn(n)
@@ -493,6 +494,7 @@ def dies_in_reset(d):
     """It dies by itself while a reset is on the way."""
     for n in range(3):
         me = d.new()
+        gate.until(lambda: host.spares_are_back(d.p.pid), "spares")
         k = keepers(d)
         if n == 2:  # their pid 1: the keepers tell of it themselves
             k += [p for p, x in tree(d).items() if x[0] in k]
@@ -583,7 +585,8 @@ def many(d):
             continue
         me = d.new(env)
         d.ctl("reset", me)
-        gate.until(lambda: len(keepers(d)) == 1, "quiet")
+        gate.until(lambda: len(keepers(d)) == 1 and
+                   host.spares_are_back(d.p.pid), "quiet")
         kids = d.children()
         pids = [d.p.pid, kids["sallyport-reactor"],
                 kids["sallyport-recorder"]]

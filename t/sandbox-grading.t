@@ -749,6 +749,7 @@ def kill_in(d, who, what):
     """kill -9 of one of us at some moment of a grading."""
     me = d.new()
     d.oracle("sleep 600")
+    gate.until(lambda: walls.spares_are_back(d.p.pid), "spares")
     before = keepers(d)
     t = later(d, "grade", me)
     if what == "early":
@@ -756,8 +757,8 @@ def kill_in(d, who, what):
     else:
         running(d)
     if who == "oracle's keeper":
-        mine = gate.until(lambda: [k for k in keepers(d) if k not in before],
-                          "its keeper")
+        mine = gate.until(lambda: [k for k in keepers(d) if k not in before
+                                   and walls.children(k)], "its keeper")
         os.kill(mine[0], signal.SIGKILL)
     elif who == "keeper":
         os.kill(before[0], signal.SIGKILL)

@@ -449,6 +449,7 @@ def test_deaths():
     ep = d.create()
     h = d.begin(ep, ["/bin/sleep", "1000"])
     d.wait(STARTED)
+    until(lambda: walls.spares_are_back(d.p.pid), "spares")
     mine = [k for k in keepers() if os.stat(f"/proc/{k}").st_uid == 0]
     os.kill(mine[0], signal.SIGKILL)
     kind, body, _ = d.wait(ENDED)
@@ -730,7 +731,8 @@ def test_reload():
     tap.ok(r.returncode == 1 and "more than this host's" in r.stderr,
            "more memory than there is is refused by a reload, too")
     # a warm one of before that takes its time to end: its keeper is stopped
-    until(lambda: len(keepers()) == 2, "one warm sandbox alone")
+    until(lambda: len(keepers()) == 2 and walls.spares_are_back(d.p.pid),
+          "one warm sandbox alone")
     old = [k for k in keepers() if os.stat(f"/proc/{k}").st_uid == 0]
     os.kill(old[0], signal.SIGSTOP)
     with open(os.path.join(TMP, "ws", "more"), "w") as f:

@@ -181,7 +181,11 @@ void slot_after(struct slot *s);
  */
 int slot_run(struct slot *s, uint8_t side, uint32_t number,
     int run_fd) must_check;
-/* Number 0: every process of every side.  0; SP_E_NOTFOUND no such process. */
+/*
+ * Number 0: every process of the episode; an oracle is none, it judges a copy,
+ * and its death would be taken for a verdict.
+ * Returns: 0; SP_E_NOTFOUND no such process.
+ */
 int slot_signal(struct slot *s, uint32_t number, uint8_t signo) must_check;
 /* A request: body is the keeper's without its number; fd -1 or taken. */
 int slot_ask(struct slot *s, uint8_t side, enum message_type type,

@@ -710,7 +710,8 @@ slot_signal(struct slot *s, uint32_t number, uint8_t signo)
 		    ? keeper_signal(&s->keepers[c->keeper], c->number, signo)
 		    : SP_E_NOTFOUND;
 	for (i = 0; i < SLOT_KEEPERS && rc == SP_OK; i++)
-		if (s->keepers[i].side != 0 && s->keepers[i].ready)
+		if (s->keepers[i].side != 0 && s->keepers[i].ready &&
+		    !slot_keeper_is_oracle(&s->keepers[i]))
 			rc = keeper_signal(&s->keepers[i], 0, signo);
 	return rc;
 }

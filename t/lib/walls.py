@@ -107,6 +107,38 @@ def disks_refused():
         return None if "\text4\n" in f.read() else "this kernel has no ext4"
 
 
+def children(pid):
+    """{pid: name} of those it has."""
+    out = {}
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as f:
+            for p in f.read().split():
+                with open(f"/proc/{p}/comm", encoding="utf-8",
+                          errors="replace") as name:
+                    out[int(p)] = name.read().strip()
+    except OSError:  # it is gone, or one of them
+        pass
+    return out
+
+
+def is_stopped(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "T"
+    except OSError:
+        return False
+
+
+def spares_are_back(helper):
+    """
+    Both keepers that are started ahead are there.  Until then one may be
+    starting, which looks like a keeper, and there are descriptors to come.
+    One that a test has stopped keeps the name, whoever has it.
+    """
+    return len([p for p, name in children(helper).items()
+                if name == "sallyport-spare" and not is_stopped(p)]) == 2
+
+
 def alone():
     """
     Waits until no other test works with sandboxes: some count processes,
