@@ -402,6 +402,8 @@ def test_delete(d):
     eq((status, got["state"], got["outcome"], got["n_turns"]),
        (200, "ended", "done", 1), "a session is ended")
     eq(code(d.call(s["key"])), (401, "session_closed"), "its key is dead")
+    eq(code(d.call(s["key"], where="/open/v1")), (401, "session_closed"),
+       "also where no key is asked for")
     rc, out = verify(d, "short")
     eq(rc, 0, f"its trace verifies")
     with open(d.trace_path("short")[:-6] + ".seal") as f:

@@ -275,7 +275,7 @@ const struct conf_directive core_conf_env[] = {
 	    .def = "1g",
 	    .args = "SIZE",
 	    .doc = "Most bytes that an episode may write into its "
-		   "workspace." },
+		   "workspace; for the tree itself\na little is added." },
 	{ .name = "workspace_inodes",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_NUMBER,
@@ -285,7 +285,8 @@ const struct conf_directive core_conf_env[] = {
 	    .def = "262144",
 	    .args = "NUMBER",
 	    .doc = "Most files and directories likewise; with storage disk "
-		   "at most one for each 4 KiB of the size." },
+		   "at most one for each 4 KiB of the size.\n64 are added for "
+		   "the tree itself." },
 	{ .name = "storage",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_CHOICE,
@@ -389,7 +390,11 @@ const struct conf_directive core_conf_env[] = {
 	    .max = CONF_ENV_EPISODES_MAX,
 	    .def = "8",
 	    .args = "NUMBER",
-	    .doc = "Most episodes at once." },
+	    .doc = "Most episodes at once.\nWhat all environments may take, "
+		   "episodes and warm ones times the sum of memory\nand of "
+		   "what is kept in memory (workspace, each of read_write, "
+		   "HOME, /dev/shm),\nmust fit into the memory of the host: "
+		   "else the start is refused." },
 	{ .name = "warm",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_NUMBER,

@@ -200,8 +200,8 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .def = "/tmp",
 	    .args = "PATH ...",
 	    .doc = "Directories that are empty at first, may be written, and "
-		   "are each episode's own.\nThe workspace, HOME and /dev/shm "
-		   "are there besides." },
+		   "are each episode's own.\nThe workspace, HOME, /tmp and "
+		   "/dev/shm are there in any case." },
 	{ .name = "uid",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_CUSTOM,
@@ -256,7 +256,7 @@ const struct conf_directive core_conf_env_sandbox[] = {
 		"How long one operation of the worker may take: a reset, a "
 		"step, a call of a\ntool; and a grader's program.\nPast it "
 		"the worker counts as failed, and only a reset of its episode "
-		"helps." },
+		"helps; 0 is\noff." },
 	{ .name = "lifetime",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_DURATION,
@@ -265,7 +265,7 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .def = "off",
 	    .args = "TIME | off",
 	    .doc = "How long an episode may last, from its making or last "
-		   "reset." },
+		   "reset; 0 is off." },
 	{ .name = "tmp_size",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_SIZE,
@@ -357,7 +357,8 @@ is_system(struct view path)
 
 /* One of read_write, against those before it and all of read_only. */
 static int
-check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n)
+check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n,
+    bool given)
 {
 	struct view path = e->read_write.v[n];
 	size_t i;
@@ -379,9 +380,12 @@ check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n)
 	for (i = 0; i < e->read_only.n; i++) {
 		if (core_conf_env_check_within(e->read_only.v[i], path))
 			return conf_error(p,
-			    "path \"%.*s\" in \"read_write\" covers \"%.*s\" "
-			    "in \"read_only\"; expected different directories",
-			    VIEW_ARG(path), VIEW_ARG(e->read_only.v[i]));
+			    "path \"%.*s\" in \"read_write\"%s covers "
+			    "\"%.*s\" in \"read_only\"; expected different "
+			    "directories%s",
+			    VIEW_ARG(path), given ? "" : ", as by default,",
+			    VIEW_ARG(e->read_only.v[i]),
+			    given ? "" : ": say \"read_write /var/tmp;\"");
 	}
 	return 0;
 }
@@ -405,7 +409,7 @@ check_lists(struct conf_parse *p, const struct conf_environment *e,
 	}
 	p->node = write != NULL ? write : at;
 	for (i = 0; i < e->read_write.n && rc == 0; i++)
-		rc = check_writable(p, e, i);
+		rc = check_writable(p, e, i, write != NULL);
 	p->node = at;
 	return rc;
 }

@@ -115,7 +115,8 @@ const struct conf_directive core_conf_limits[] = {
 	    .args = "NUMBER",
 	    .doc = "Most connections at once at each address that the server "
 		   "listens on; 0 sets\nno limit.\nRequests on one too many "
-		   "get 503.\nOf servers that share an address the first "
+		   "get 503; /health and /status are answered all the "
+		   "same.\nOf servers that share an address the first "
 		   "counts." },
 	{ .name = "max_connections_per_address",
 	    .scopes = OUTER,

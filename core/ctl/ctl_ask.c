@@ -123,8 +123,8 @@ ctl_ask_options(struct ctl_ask *a, int argc, char **argv, const char *location,
 	if (a->http.url == NULL)
 		a->http.url = ctl_socket_url();
 	if (a->http.url == NULL) {
-		(void)fputs("sallyportctl: the control socket's path must "
-			    "begin with \"/\"\n",
+		(void)fputs("sallyportctl: the control socket's path is empty "
+			    "or too long\n",
 		    stderr);
 		return CTL_ASK_USAGE;
 	}

@@ -111,6 +111,18 @@ take_env(struct exec *x, const char *v)
 	return SP_OK;
 }
 
+static int
+take_timeout(struct exec *x, const char *v)
+{
+	if (num_u64(view_str(v), 1, TIMEOUT_MAX_S, &x->timeout_s) == SP_OK)
+		return SP_OK;
+	(void)fprintf(stderr,
+	    "sallyportctl: exec: --timeout \"%s\": expected whole seconds, 1 "
+	    "to %d\n",
+	    v, TIMEOUT_MAX_S);
+	return SP_E_ARG;
+}
+
 /* An option that takes a value: 0; SP_E_ARG. */
 static int
 take_option(struct exec *x, const char *name, const char *v)
@@ -124,7 +136,7 @@ take_option(struct exec *x, const char *name, const char *v)
 	else if (strcmp(name, "--in") == 0)
 		x->in = v;
 	else if (strcmp(name, "--timeout") == 0)
-		return num_u64(view_str(v), 1, TIMEOUT_MAX_S, &x->timeout_s);
+		return take_timeout(x, v);
 	else
 		return SP_E_ARG;
 	return SP_OK;

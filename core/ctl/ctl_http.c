@@ -71,22 +71,25 @@ read_url(const char *url, struct place *out, const char **why)
 }
 
 static int
-connect_unix(const struct place *at)
+connect_unix(const struct place *at, int *out)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd;
+	int fd, rc = SP_OK;
 
 	if (at->host.n >= sizeof(a.sun_path))
-		return -1;
+		return SP_E_LIMIT;
 	memcpy(a.sun_path, at->host.p, at->host.n);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0)
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0)
+		rc = err_from_errno(errno);
+	if (rc != SP_OK)
 		fd_close(&fd);
-	return fd;
+	*out = fd;
+	return rc;
 }
 
 static int
-connect_tcp(const struct place *at)
+connect_tcp(const struct place *at, int *out)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list, *a;
@@ -96,14 +99,15 @@ connect_tcp(const struct place *at)
 	(void)snprintf(host, sizeof(host), "%.*s", VIEW_ARG(at->host));
 	(void)snprintf(port, sizeof(port), "%.*s", VIEW_ARG(at->port));
 	if (getaddrinfo(host, port, &hints, &list) != 0)
-		return -1;
+		return SP_E_DNS;
 	for (a = list; a != NULL && fd < 0; a = a->ai_next) {
 		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0)
 			fd_close(&fd);
 	}
 	freeaddrinfo(list);
-	return fd;
+	*out = fd;
+	return fd >= 0 ? SP_OK : SP_E_REFUSED;
 }
 
 static int
@@ -311,13 +315,13 @@ ctl_http_open(const struct ctl_http_params *p, struct ctl_http *h,
 	rc = read_url(p->url, &at, why);
 	if (rc != 0)
 		return rc;
-	h->fd = at.is_unix ? connect_unix(&at) : connect_tcp(&at);
+	rc = at.is_unix ? connect_unix(&at, &h->fd) : connect_tcp(&at, &h->fd);
 	*why = at.is_unix
 	    ? "cannot connect (is sallyport running? -S or SALLYPORT_CONTROL "
 	      "name another socket)"
 	    : "cannot connect (is sallyport running, and listening there?)";
-	if (h->fd < 0)
-		return SP_E_REFUSED;
+	if (rc != SP_OK)
+		return rc;
 	*why = "no answer";
 	if (!p->patient)
 		(void)setsockopt(h->fd, SOL_SOCKET, SO_RCVTIMEO, &silence,

@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -46,6 +48,23 @@ is_own(enum xdg_dir which, const char *folder, struct buf *url)
 	return rc == SP_OK && is_there(url);
 }
 
+/* What is not below / is meant from where the caller stands. */
+static int
+put_path(struct buf *url, const char *path)
+{
+	char here[PATH_MAX];
+	int rc = buf_add_str(url, "unix:");
+
+	if (rc == SP_OK && path[0] != '/') {
+		if (getcwd(here, sizeof(here)) == NULL)
+			return err_from_errno(errno);
+		rc = buf_printf(url, "%s/", here);
+	}
+	if (rc == SP_OK)
+		rc = buf_add_str(url, path);
+	return rc == SP_OK ? buf_add_char(url, '\0') : rc;
+}
+
 const char *
 ctl_socket_url(void)
 {
@@ -62,8 +81,7 @@ ctl_socket_url(void)
 	if (path == NULL)
 		path = SP_RUNDIR "/sallyport.sock";
 	buf_reset(&url, SIZE_MAX);
-	if (path[0] != '/' || buf_printf(&url, "unix:%s", path) != SP_OK ||
-	    buf_add_char(&url, '\0') != SP_OK)
-		return NULL;
-	return buf_view(&url).p;
+	return path[0] != '\0' && put_path(&url, path) == SP_OK
+	    ? buf_view(&url).p
+	    : NULL;
 }

@@ -195,10 +195,10 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 	if (key.p != NULL && o != NULL && !roster_ready(o) &&
 	    (!open || capture != NULL))
 		return SP_E_STATE;
-	if (open)
-		return session_unkeyed(r, out);
-	return key.p != NULL && o != NULL && roster_ended(o, key) ? SP_E_GONE
-								  : SP_E_DENIED;
+	/* what was a session's key is no habit: its budget has not come back */
+	if (key.p != NULL && o != NULL && roster_ended(o, key))
+		return SP_E_GONE;
+	return open ? session_unkeyed(r, out) : SP_E_DENIED;
 }
 
 bool

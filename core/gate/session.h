@@ -29,10 +29,10 @@ int session_key(const struct head_fields *f, struct view *key) must_check;
  * Context: HEAD phase.
  * Parameters: capture, the door's, or NULL; open: `keys open`.
  * Returns: 0; SP_E_DENIED no such key (the caller answers 401); SP_E_GONE
- *          its session has ended (401 as well); SP_E_SYNTAX two
- *          credentials that disagree (400); SP_E_STATE it is not known yet
- *          which keys there are (503); SP_E_CONF the session's capture is no
- *          longer configured (503); SP_E_NOMEM.
+ *          its session has ended (401 as well, also with `keys open`);
+ *          SP_E_SYNTAX two credentials that disagree (400); SP_E_STATE it is
+ *          not known yet which keys there are (503); SP_E_CONF the session's
+ *          capture is no longer configured (503); SP_E_NOMEM.
  */
 int session_find(struct gate_request *r, const struct conf_capture *capture,
     bool open, struct session_found *out) must_check;

@@ -114,8 +114,10 @@ cred_peer(int fd, gid_t group)
 	socklen_t n = sizeof(peer);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0 ||
-	    n != sizeof(peer) || peer.pid == 0)
+	    n != sizeof(peer) || peer.uid == (uid_t)-1)
 		return SP_E_DENIED;
+	/* its pid is 0 when it lives outside of our pid namespace, as the host's
+	 * root does for a container */
 	if (peer.uid == 0 || peer.uid == geteuid())
 		return SP_OK;
 	if (group == CRED_NO_GROUP)

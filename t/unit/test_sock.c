@@ -125,14 +125,17 @@ test_private(void)
 static void
 test_peer(void)
 {
-	int pair[2], pipes[2];
+	int pair[2], pipes[2], inet;
 
+	inet = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0 ||
-	    pipe(pipes) != 0)
+	    pipe(pipes) != 0 || inet < 0)
 		abort();
 	tap_is_int(cred_peer(pair[0], CRED_NO_GROUP), SP_OK, "this user");
 	tap_is_int(cred_peer(pair[0], getegid()), SP_OK, "and its group");
 	tap_is_int(cred_peer(pipes[0], getegid()), SP_E_DENIED, "a pipe");
+	tap_is_int(cred_peer(inet, getegid()), SP_E_DENIED, "the internet");
+	fd_close(&inet);
 	fd_close(&pair[0]);
 	fd_close(&pair[1]);
 	fd_close(&pipes[0]);
