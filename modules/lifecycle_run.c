@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/ident.h"
 #include "base/mem.h"
 #include "conf/conf_env.h"
 #include "json/jscan.h"
@@ -368,7 +369,7 @@ take_name(struct lifecycle_run *run)
 	if (data.n == 0 || jscan_find(data, VIEW("episode_id"), &span) != 1 ||
 	    span.kind != JSCAN_STRING ||
 	    jscan_decode(&s, &span, &name, NULL) != SP_OK ||
-	    !episode_id_good(buf_view(&name)) ||
+	    !ident_good(buf_view(&name)) ||
 	    view_eq(buf_view(&name), VIEW("-")) ||
 	    view_eq(buf_view(&name), view_str(l->id))) {
 		buf_clear(&name);

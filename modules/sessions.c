@@ -2,6 +2,7 @@
 
 #include "sessions.h"
 
+#include "base/ident.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "gate/metrics.h"
@@ -126,7 +127,7 @@ route(struct sessions_call *c)
 	rest = view_from(rest, 1);
 	slash = view_find(rest, '/');
 	c->id = view_sub(rest, 0, slash);
-	if (!session_id_valid(c->id))
+	if (!ident_good(c->id))
 		return sessions_deny(c, 404, "unknown_session",
 		    "no session can have that id: 1 to 128 of "
 		    "A-Z a-z 0-9 _ . -, no leading dot");
@@ -275,7 +276,7 @@ put_list(struct sessions_call *c, struct buf *body)
 	int rc;
 
 	if ((limit.p != NULL && num_u64(limit, 1, LIST_MAX, &n) != 0) ||
-	    (after.n > 0 && !session_id_valid(after)))
+	    (after.n > 0 && !ident_good(after)))
 		return SP_E_SYNTAX;
 	rc = wire_put_bytes(body, after);
 	return rc == SP_OK ? wire_put_u32(body, (uint32_t)n) : rc;

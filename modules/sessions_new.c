@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/mem.h"
 #include "json/jwrite.h"
 #include "sessions_call.h"
@@ -95,7 +96,7 @@ take_word(struct sessions_call *c, const struct field *f, struct view v,
 	if (kind != JSCAN_STRING)
 		return refuse(c, "%s: expected a string", f->name);
 	text = view_sub(v, 1, v.n - 2);
-	if (f->kind == FIELD_ID && !session_id_valid(text))
+	if (f->kind == FIELD_ID && !ident_good(text))
 		return refuse(c,
 		    "%s: expected 1 to 128 of A-Z a-z 0-9 _ . -, no leading "
 		    "dot",

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ident.h"
 #include "ctl/ctl_ask.h"
 #include "ctl/ctl_record.h"
 #include "ctl/ctl_sessions.h"
-#include "recorder/store.h"
 
 enum { PAGES_MAX = 100000 };
 
@@ -110,7 +110,7 @@ list(struct ctl_ask *s)
 			break;
 		next = ctl_ask_plain(
 		    ctl_record_get(buf_view(&page), VIEW("next")));
-		if (!store_session_valid(next) || view_eq(next, VIEW("-")))
+		if (!ident_good(next) || view_eq(next, VIEW("-")))
 			break;
 		(void)snprintf(s->rest, sizeof(s->rest),
 		    "?limit=1000&after=%.*s", VIEW_ARG(next));
@@ -124,7 +124,7 @@ list(struct ctl_ask *s)
 static int
 with_id(struct ctl_ask *s, const char *method, const char *id, const char *tail)
 {
-	if (!store_session_valid(view_str(id))) {
+	if (!ident_good(view_str(id))) {
 		(void)fprintf(stderr,
 		    "sallyportctl: no session can be \"%.140s\": expected 1 to "
 		    "128 of A-Z a-z 0-9 _ . -\n",

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "crypt/rnd.h"
@@ -318,23 +319,6 @@ episode_forget(struct episode_set *s, const void *arg)
 			}
 }
 
-bool
-episode_id_good(struct view id)
-{
-	size_t i;
-
-	if (id.n == 0 || id.n > EPISODE_ID_MAX || id.p[0] == '.')
-		return false;
-	for (i = 0; i < id.n; i++) {
-		unsigned char c = (unsigned char)id.p[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') &&
-		    !(c >= '0' && c <= '9') && c != '_' && c != '.' && c != '-')
-			return false;
-	}
-	return true;
-}
-
 struct episode *
 episode_new(struct episode_set *s, struct view environment, struct view id)
 {
@@ -384,7 +368,7 @@ episode_create(struct episode_set *s, struct view environment, struct view id,
 	struct episode *ep;
 	int rc;
 
-	if (id.n > 0 && !episode_id_good(id))
+	if (id.n > 0 && !ident_good(id))
 		return SP_E_SYNTAX;
 	if (environment.n == 0 || environment.n > EPISODE_ENV_MAX)
 		return SP_E_SYNTAX;
@@ -443,7 +427,7 @@ episode_rename(struct episode *ep, struct view id)
 {
 	const struct episode *other = episode_find(ep->set, id);
 
-	if (!episode_id_good(id))
+	if (!ident_good(id))
 		return SP_E_SYNTAX;
 	if (ep->state == EPISODE_GONE)
 		return SP_E_STATE;

@@ -6,11 +6,12 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/ident.h"
 #include "event/loop.h"
 #include "ipc/channel.h"
 #include "ipc/sandbox_msg.h"
 
-enum { EPISODE_ID_MAX = 128, EPISODE_ENV_MAX = 64 };
+enum { EPISODE_ID_MAX = IDENT_MAX, EPISODE_ENV_MAX = 64 };
 
 enum episode_state {
 	EPISODE_CREATING,
@@ -161,8 +162,7 @@ struct view episode_guarantees(const struct episode_set *s);
 
 /*
  * Asks for one.  Its answer is op's done(): refused, it is GONE and freed.
- * Parameters: id, [A-Za-z0-9_.-]{1,128} without a leading dot, or empty: one
- *          is made up.
+ * Parameters: id, ident_good(), or empty: one is made up.
  * Returns: 0; SP_E_SYNTAX the id; SP_E_EXISTS it is in use; SP_E_GONE no
  *          helper; SP_E_NOMEM.
  */
@@ -171,8 +171,6 @@ int episode_create(struct episode_set *s, struct view environment,
     void (*done)(void *arg, struct episode *ep, unsigned refusal,
 	struct view what),
     void *arg, struct episode **out) must_check;
-/* Whether it may be an id. */
-bool episode_id_good(struct view id);
 /*
  * Names it anew, for all who ask by id from now on.
  * Returns: 0; SP_E_SYNTAX no id; SP_E_EXISTS another has it; SP_E_STATE it is

@@ -3,6 +3,7 @@
 #include <limits.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/log.h"
 #include "gate/episode_priv.h"
 #include "gate/process.h"
@@ -33,7 +34,7 @@ stranger_id(struct episode_set *s, uint32_t slot, uint32_t generation)
 	struct view id = buf_view(&s->named);
 
 	if (s->named_slot != slot || s->named_generation != generation ||
-	    !episode_id_good(id) || episode_find(s, id) != NULL)
+	    !ident_good(id) || episode_find(s, id) != NULL)
 		return VIEW_NONE;
 	return id;
 }

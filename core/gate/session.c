@@ -9,23 +9,6 @@
 #include "gate/session.h"
 #include "ipc/wire.h"
 
-bool
-session_id_valid(struct view id)
-{
-	size_t i;
-	char c;
-
-	if (id.n == 0 || id.n > SESSION_ID_MAX || id.p[0] == '.')
-		return false;
-	for (i = 0; i < id.n; i++) {
-		c = id.p[i];
-		if ((c < 'A' || c > 'Z') && (c < 'a' || c > 'z') &&
-		    (c < '0' || c > '9') && c != '_' && c != '.' && c != '-')
-			return false;
-	}
-	return true;
-}
-
 /* The token of "Bearer TOKEN", or p NULL.  Source: RFC 6750 s2.1. */
 static struct view
 session_bearer(struct view value)

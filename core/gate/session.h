@@ -6,8 +6,6 @@
 #include "gate/gate.h"
 #include "gate/roster.h"
 
-enum { SESSION_ID_MAX = 128 };
-
 struct session_found {
 	struct view id; /* static or the exchange's arena */
 	const struct conf_capture *capture; /* NULL: nothing is recorded */
@@ -15,8 +13,6 @@ struct session_found {
 	bool open; /* no key was asked, or none of ours came */
 };
 
-/* [A-Za-z0-9_.-]{1,128}, no leading dot. */
-bool session_id_valid(struct view id);
 /*
  * The credential a request carries: Authorization: Bearer, x-api-key,
  * x-goog-api-key or api-key; p NULL none.  Two that differ: SP_E_SYNTAX.

@@ -2,6 +2,7 @@
 #ifndef SP_HELPER_EPISODES_PRIV_H
 #define SP_HELPER_EPISODES_PRIV_H
 
+#include "base/ident.h"
 #include "helper/episodes.h"
 #include "helper/grade.h"
 #include "helper/grade_file.h"
@@ -12,7 +13,7 @@
 #include "helper/slot_block.h"
 #include "helper/slot_journal.h"
 
-enum { EPISODES_NAME_MAX = 128 }; /* bytes of an id */
+enum { EPISODES_NAME_MAX = IDENT_MAX }; /* bytes of an id */
 
 struct ep_env {
 	struct episodes *e;

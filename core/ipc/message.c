@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "base/ident.h"
 #include "ipc/message.h"
 
 #define ROLES (MESSAGE_REACTOR | MESSAGE_RECORDER)
@@ -10,7 +11,7 @@
 #define ASKS MESSAGE_REACTOR, MESSAGE_HELPER, SERVING
 #define TELLS MESSAGE_HELPER, MESSAGE_REACTOR, SERVING
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 64, ID_BYTES = 128 };
+enum { PATH_BYTES = 4096, NAME_BYTES = 64, ID_BYTES = IDENT_MAX };
 
 /*
  * Bodies of fixed fields have one size; a repeated or variable one has the

@@ -4,11 +4,12 @@
 
 #include <stdbool.h>
 
+#include "base/ident.h"
 #include "ipc/wire.h"
 
 enum {
 	SESSION_MSG_KEY = 32, /* SHA-256 of the session's key */
-	SESSION_MSG_ID_MAX = 128,
+	SESSION_MSG_ID_MAX = IDENT_MAX,
 	SESSION_MSG_NAME_MAX = 64, /* of a block of the configuration */
 	SESSION_MSG_MODEL_MAX = 128,
 	SESSION_MSG_WORD_MAX = 24, /* purpose, outcome */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "crypt/digest.h"
@@ -152,7 +153,7 @@ take_line(struct registry *r, struct view text)
 		return rc;
 	s = registry_find(r, l.m.id);
 	if (view_eq(l.op, VIEW("create"))) {
-		if (s != NULL || !store_session_valid(l.m.id) ||
+		if (s != NULL || !ident_good(l.m.id) ||
 		    l.m.capture.n > SESSION_MSG_NAME_MAX ||
 		    l.m.upstream.n > SESSION_MSG_NAME_MAX ||
 		    l.m.purpose.n > SESSION_MSG_WORD_MAX ||

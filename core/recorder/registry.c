@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "json/jwrite.h"
@@ -420,7 +421,7 @@ registry_create(struct registry *r, struct view body, struct buf *reply)
 	wire_init(&w, body);
 	seq = wire_u32(&w);
 	session_msg_get(&w, &m);
-	if (wire_done(&w) != 0 || !store_session_valid(m.id) ||
+	if (wire_done(&w) != 0 || !ident_good(m.id) ||
 	    !session_msg_word(m.capture, SESSION_MSG_NAME_MAX) ||
 	    !session_msg_word(m.upstream, SESSION_MSG_NAME_MAX) ||
 	    !session_msg_word(m.model, SESSION_MSG_MODEL_MAX) ||
@@ -534,7 +535,7 @@ registry_end(struct registry *r, struct view body, struct buf *reply)
 		return SP_E_PROTO;
 	s = registry_find(r, id);
 	if (s == NULL) {
-		if (store_session_valid(id) && !view_eq(id, VIEW("default")))
+		if (ident_good(id) && !view_eq(id, VIEW("default")))
 			end_stray(r, id);
 		return answer(reply, seq, MESSAGE_SESSION_UNKNOWN, VIEW_NONE);
 	}
@@ -704,7 +705,7 @@ registry_trace(struct registry *r, struct view body, struct buf *reply, int *fd)
 		return SP_E_PROTO;
 	s = registry_find(r, id);
 	c = s != NULL ? capture_of(r, s->m.capture) : NULL;
-	if (!store_session_valid(id))
+	if (!ident_good(id))
 		rc = SP_E_NOTFOUND;
 	else if (c != NULL)
 		rc = store_read(r->store, c, id, fd, &size);

@@ -9,7 +9,6 @@
 enum {
 	STORE_DIRS_MAX = 32, /* of one generation */
 	STORE_OPEN_MAX = 256, /* files kept open without an open turn */
-	STORE_SESSION_MAX = 128, /* bytes of a session's id */
 	STORE_TRACES_MAX = 1024 * 1024,
 };
 
@@ -28,9 +27,6 @@ struct store {
 	struct hmap *by_key;
 	TAILQ_HEAD(store_traces, trace) traces;
 };
-
-/* [A-Za-z0-9_.-]{1,128} without a leading dot. */
-bool store_session_valid(struct view id);
 
 /*
  * Context: recorder; blocks on the disk where trace.h says so.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/ident.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "crypt/digest.h"
@@ -240,8 +241,8 @@ turns_open(struct turns *t, struct view body)
 	episode = wire_bytes(&w);
 	other = find(t, handle);
 	if (wire_done(&w) != 0 || capture.n == 0 || capture.n > CONF_NAME_MAX ||
-	    !store_session_valid(session) || !meta_valid(meta) ||
-	    (episode.n > 0 && !store_session_valid(episode)) ||
+	    !ident_good(session) || !meta_valid(meta) ||
+	    (episode.n > 0 && !ident_good(episode)) ||
 	    (other != NULL && !other->ended) || t->open_n >= TURNS_OPEN_MAX) {
 		mem_free(u);
 		return SP_E_PROTO;

@@ -5,6 +5,7 @@
 #include <sys/queue.h>
 
 #include "base/hmap.h"
+#include "base/ident.h"
 #include "recorder/assemble.h"
 #include "recorder/recgen.h"
 #include "recorder/record.h"
@@ -24,8 +25,8 @@ struct turn {
 	struct trace *trace; /* NULL: its file could not be had */
 	int trace_rc; /* then why */
 	bool refuse; /* and the reactor was not told so yet */
-	char session[STORE_SESSION_MAX + 1];
-	char episode[STORE_SESSION_MAX + 1]; /* "" none */
+	char session[IDENT_MAX + 1];
+	char episode[IDENT_MAX + 1]; /* "" none */
 	uint64_t number, wall_us, opened_us;
 	unsigned flags;
 	struct buf meta;

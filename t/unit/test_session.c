@@ -27,26 +27,6 @@ fields(const char *const *pairs)
 #define FIELDS(...) fields((const char *const[]){ __VA_ARGS__, NULL })
 
 static void
-ids(void)
-{
-	char longest[SESSION_ID_MAX + 1];
-
-	memset(longest, 'a', sizeof(longest));
-	tap_ok(session_id_valid(VIEW("default")), "default");
-	tap_ok(session_id_valid(VIEW("Az09_.-")), "all characters");
-	tap_ok(session_id_valid(view_of(longest, SESSION_ID_MAX)), "128");
-	tap_ok(!session_id_valid(view_of(longest, sizeof(longest))), "129");
-	tap_ok(!session_id_valid(VIEW("")), "empty");
-	tap_ok(!session_id_valid(VIEW(".")), "a dot");
-	tap_ok(!session_id_valid(VIEW("..")), "two dots");
-	tap_ok(!session_id_valid(VIEW(".a")), "a leading dot");
-	tap_ok(!session_id_valid(VIEW("a/b")), "a slash");
-	tap_ok(!session_id_valid(view_of("a\0b", 3)), "a NUL");
-	tap_ok(!session_id_valid(VIEW("a b")), "a space");
-	tap_ok(!session_id_valid(VIEW("\xc3\xa9")), "beyond ASCII");
-}
-
-static void
 key_is(struct head_fields f, int rc, const char *want, const char *what)
 {
 	struct view key;
@@ -142,7 +122,6 @@ int
 main(void)
 {
 	arena = arena_new(1 << 20);
-	ids();
 	keys();
 	finding();
 	tokens();
