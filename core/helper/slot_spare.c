@@ -15,17 +15,27 @@
 enum {
 	SPARE_N = 2, /* an episode has up to two */
 	SPARE_FILL_MS = 20,
-	SPARE_AGAIN_MS = 1000, /* after one that could not be had */
+	SPARE_AGAIN_MS = 1000, /* after one that could not be had, doubled */
+	SPARE_AGAIN_MAX_MS = 60 * 1000, /* each time up to this */
 	KEEPER_QUEUE_MAX = 1024 * 1024,
 	KEEPER_FILES = 4096,
 };
 
 static const char keeper_program[] = "sallyport-init";
 
+/* What the log was told of them. */
+enum spare_state {
+	SPARE_WELL,
+	SPARE_UNSTARTED, /* none could be started */
+	SPARE_DYING, /* they end before anybody takes them */
+};
+
 struct slot_spare {
 	const char *program_dir;
 	struct poller_timer *timer;
 	bool waits; /* the timer runs */
+	enum spare_state state;
+	uint64_t again_ms;
 	struct {
 		pid_t pid; /* -1: none */
 		struct channel *c;
@@ -84,6 +94,36 @@ fill_in(struct slot_spare *s, uint64_t ms)
 	poller_timer_set(s->timer, ms);
 }
 
+/*
+ * Told once, however long it lasts, and tried more and more rarely.  That both
+ * end once is not told: who ends us may have ended them first.
+ */
+static void
+fail(struct slot_spare *s, enum spare_state state, const char *why)
+{
+	bool few =
+	    state == SPARE_DYING && s->again_ms <= SPARE_N * SPARE_AGAIN_MS;
+
+	if (s->state == SPARE_WELL && !few) {
+		log_warn("no keeper can be started ahead: %s", why);
+		s->state = state;
+	}
+	fill_in(s, s->again_ms);
+	s->again_ms *= 2;
+	if (s->again_ms > SPARE_AGAIN_MAX_MS)
+		s->again_ms = SPARE_AGAIN_MAX_MS;
+}
+
+static void
+recover(struct slot_spare *s)
+{
+	s->again_ms = SPARE_AGAIN_MS;
+	if (s->state == SPARE_WELL)
+		return;
+	s->state = SPARE_WELL;
+	log_notice("keepers can be started ahead again");
+}
+
 static void
 drop(struct slot_spare *s, size_t i)
 {
@@ -118,10 +158,10 @@ on_timer(void *arg)
 	for (i = 0; i < SPARE_N && rc == SP_OK; i++)
 		if (s->of[i].pid < 0)
 			rc = start_one(s, i);
-	if (rc == SP_OK)
-		return;
-	log_warn("no keeper can be started ahead: %s", err_str(rc));
-	fill_in(s, SPARE_AGAIN_MS);
+	if (rc != SP_OK)
+		fail(s, SPARE_UNSTARTED, err_str(rc));
+	else if (s->state == SPARE_UNSTARTED)
+		recover(s);
 }
 
 struct slot_spare *
@@ -133,6 +173,7 @@ slot_spare_new(struct poller *p, const char *program_dir)
 	if (s == NULL)
 		return NULL;
 	s->program_dir = program_dir;
+	s->again_ms = SPARE_AGAIN_MS;
 	for (i = 0; i < SPARE_N; i++)
 		s->of[i].pid = -1;
 	s->timer = poller_timer_new(p, on_timer, s);
@@ -191,6 +232,7 @@ slot_spare_take(struct slot_spare *s, pid_t *pid, struct channel **c)
 		*c = s->of[i].c;
 		s->of[i].pid = -1;
 		s->of[i].c = NULL;
+		recover(s);
 		fill_in(s, SPARE_FILL_MS);
 		return SP_OK;
 	}
@@ -206,7 +248,7 @@ slot_spare_reaped(struct slot_spare *s, pid_t pid)
 		if (s->of[i].pid != pid)
 			continue;
 		drop(s, i);
-		fill_in(s, SPARE_AGAIN_MS);
+		fail(s, SPARE_DYING, "one ended before it was taken");
 		return true;
 	}
 	return false;

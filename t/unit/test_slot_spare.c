@@ -2,15 +2,23 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "helper/slot_spare.h"
 #include "tap.h"
 
-enum { SPARES = 2, LATER_MS = 200, LONG = 5000 };
+enum {
+	SPARES = 2,
+	LATER_MS = 200,
+	LONG = 5000,
+	TICK_MS = 20,
+	TICKS_MAX = 1500
+};
 
 static void
 stop(void *arg)
@@ -91,6 +99,92 @@ test_dead(struct poller *p)
 	slot_spare_free(s);
 }
 
+/* ---- what the log is told --------------------------------------------------- */
+
+static int told_fd; /* where the log can be read, without waiting */
+
+/* How many lines with that text it has been told since the last time. */
+static unsigned
+told(const char *what)
+{
+	static char mem[64 * 1024];
+	struct view v;
+	unsigned lines = 0;
+	ssize_t n = read(told_fd, mem, sizeof(mem));
+	size_t at;
+
+	v = view_of(mem, n > 0 ? (size_t)n : 0);
+	while ((at = view_search(v, view_str(what))) < v.n) {
+		lines++;
+		v = view_from(v, at + 1);
+	}
+	return lines;
+}
+
+struct tries {
+	struct poller *p;
+	struct poller_timer *t;
+	unsigned long allocated; /* each try allocates */
+	unsigned left, ticks;
+};
+
+static void
+on_tick(void *arg)
+{
+	struct tries *r = arg;
+
+	if (mem_count() != r->allocated) {
+		r->allocated = mem_count();
+		r->left--;
+	}
+	if (r->left == 0 || ++r->ticks == TICKS_MAX)
+		poller_stop(r->p);
+	else
+		poller_timer_set(r->t, TICK_MS);
+}
+
+/* Turns the loop until they have been tried so many times more. */
+static void
+turn_tries(struct poller *p, unsigned tries)
+{
+	struct tries r = { .p = p, .left = tries };
+
+	r.t = poller_timer_new(p, on_tick, &r);
+	if (!tap_ok(r.t != NULL, "a timer"))
+		return;
+	r.allocated = mem_count();
+	poller_timer_set(r.t, 0);
+	tap_ok(poller_run(p) == SP_OK && r.left == 0, "tried again");
+	poller_timer_free(r.t);
+}
+
+static void
+test_told(struct poller *p)
+{
+	static char dir[LONG];
+	struct slot_spare *s;
+	pid_t pid;
+	int i;
+
+	memset(dir, 'x', sizeof(dir) - 1);
+	s = slot_spare_new(p, dir);
+	if (!tap_ok(s != NULL, "a pool"))
+		return;
+	slot_spare_fill(s);
+	turn_tries(p, 2);
+	tap_is_int(told("no keeper can be started ahead"), 1,
+	    "that none can be started is told once");
+	(void)snprintf(dir, sizeof(dir), "/nowhere");
+	turn_tries(p, 1);
+	tap_is_int(told("can be started ahead again"), 1,
+	    "and once that they can again");
+	for (i = 0; i < SPARES; i++) {
+		pid = waitpid(-1, NULL, 0);
+		tap_ok(slot_spare_reaped(s, pid), "it was one");
+	}
+	slot_spare_free(s);
+}
+
 static void
 test_spawn(void)
 {
@@ -120,11 +214,16 @@ int
 main(void)
 {
 	struct poller *p = poller_new();
+	int log[2] = { -1, -1 };
 
-	if (!tap_ok(p != NULL, "a loop"))
+	if (!tap_ok(p != NULL && pipe2(log, O_NONBLOCK | O_CLOEXEC) == 0,
+		"a loop and a log"))
 		return 1;
+	told_fd = log[0];
+	log_set_fd(log[1]);
 	test_none(p);
 	test_dead(p);
+	test_told(p);
 	test_spawn();
 	poller_free(p);
 	return tap_done();
