@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/queue.h>
 
 #include <event2/event.h>
@@ -30,7 +31,7 @@ struct loop {
 	struct task_list next_tasks; /* posted again by those that ran */
 	/* timers that could not be armed for want of memory: polled */
 	struct timer_list unarmed;
-	char scratch[LOOP_SCRATCH_BYTES];
+	_Alignas(max_align_t) char scratch[LOOP_SCRATCH_BYTES];
 };
 
 /*

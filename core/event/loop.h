@@ -73,7 +73,10 @@ struct loop_task *loop_task_new(struct loop *l, void (*cb)(void *arg),
 void loop_task_post(struct loop_task *t);
 void loop_task_free(struct loop_task *t);
 
-/* Scratch for reads, shared by all: 64 KiB, valid until the next read. */
+/*
+ * Scratch for reads, shared by all: 64 KiB, aligned for whatever is read,
+ * valid until the next read.
+ */
 enum { LOOP_SCRATCH_BYTES = 64 * 1024 };
 char *loop_scratch(struct loop *l);
 

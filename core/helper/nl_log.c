@@ -3,12 +3,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netfilter/nfnetlink_log.h>
-#include <linux/netlink.h>
 #include <sys/socket.h>
 
 #include <libmnl/libmnl.h>
+#include <libnetfilter_log/libnetfilter_log.h>
 
 #include "helper/nl_log.h"
 #include "os/fd.h"
@@ -20,15 +18,8 @@ struct nl_log_msg {
 static struct nlmsghdr *
 nl_log_begin(struct nl_log_msg *m, uint16_t group)
 {
-	struct nlmsghdr *h = mnl_nlmsg_put_header(m->mem);
-	struct nfgenmsg *g;
-
-	h->nlmsg_type = (NFNL_SUBSYS_ULOG << 8) | NFULNL_MSG_CONFIG;
-	g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
-	g->nfgen_family = AF_UNSPEC;
-	g->version = NFNETLINK_V0;
-	g->res_id = htons(group);
-	return h;
+	return nflog_nlmsg_put_header(m->mem, NFULNL_MSG_CONFIG, AF_UNSPEC,
+	    group);
 }
 
 /*
@@ -38,12 +29,12 @@ nl_log_begin(struct nl_log_msg *m, uint16_t group)
 static int
 nl_log_bind(struct nl_sock *n, uint16_t group)
 {
-	struct nfulnl_msg_config_cmd cmd = { NFULNL_CFG_CMD_BIND };
 	struct nl_log_msg m;
 	struct nlmsghdr *h = nl_log_begin(&m, group);
 	int rc;
 
-	mnl_attr_put(h, NFULA_CFG_CMD, sizeof(cmd), &cmd);
+	if (nflog_attr_put_cfg_cmd(h, NFULNL_CFG_CMD_BIND) != 0)
+		return SP_E_LIMIT;
 	rc = nl_sock_ask(n, h);
 	if (rc == SP_E_STATE || rc == SP_E_DENIED)
 		return SP_E_EXISTS;
@@ -54,12 +45,12 @@ nl_log_bind(struct nl_sock *n, uint16_t group)
 static int
 nl_log_configure(struct nl_sock *n, uint16_t group)
 {
-	struct nfulnl_msg_config_mode mode = { htonl(NL_LOG_COPY_BYTES),
-		NFULNL_COPY_PACKET, 0 };
 	struct nl_log_msg m;
 	struct nlmsghdr *h = nl_log_begin(&m, group);
 
-	mnl_attr_put(h, NFULA_CFG_MODE, sizeof(mode), &mode);
+	if (nflog_attr_put_cfg_mode(h, NFULNL_COPY_PACKET, NL_LOG_COPY_BYTES) !=
+	    0)
+		return SP_E_LIMIT;
 	mnl_attr_put_u32(h, NFULA_CFG_QTHRESH, htonl(1));
 	mnl_attr_put_u16(h, NFULA_CFG_FLAGS, htons(NFULNL_CFG_F_SEQ));
 	return nl_sock_ask(n, h);

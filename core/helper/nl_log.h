@@ -15,7 +15,7 @@ enum {
 /*
  * Opens a socket in the process's network namespace and binds it to a group:
  * packets without delay, their first NL_LOG_COPY_BYTES, numbered.
- * Source:  linux/netfilter/nfnetlink_log.h.
+ * Source:  libnetfilter_log, linux/netfilter/nfnetlink_log.h.
  * Context: see nl_sock_open().
  * Parameters: error, errno for messages.
  * Owner:   *fd is the caller's: non-blocking, close-on-exec; it keeps

@@ -2,17 +2,21 @@
 
 #include "net/nflog.h"
 
+#include <limits.h>
 #include <netinet/in.h>
 #include <string.h>
 
+#include <libmnl/libmnl.h>
+#include <libnetfilter_log/libnetfilter_log.h>
 #include <linux/netfilter/nfnetlink.h>
-#include <linux/netfilter/nfnetlink_log.h>
-#include <linux/netlink.h>
 
 enum {
 	NFLOG_TYPE = (NFNL_SUBSYS_ULOG << 8) | NFULNL_MSG_PACKET,
 	NFLOG_IP_MIN = 20,
+	/* the library fills as many as it knew of when it was built */
+	NFLOG_ATTRIBUTES = 128,
 };
+_Static_assert(NFLOG_ATTRIBUTES > 2 * NFULA_MAX, "room for newer ones");
 
 static uint16_t
 be16(const char *p)
@@ -58,69 +62,72 @@ nflog_ip(struct view v, struct nflog_packet *out)
 	out->dest_port = be16(v.p + head + 2);
 }
 
-/* netlink(7): attributes of length, type, value, each at a multiple of 4. */
-static int
-nflog_attributes(struct view v, struct nflog_packet *out)
+static struct view
+nflog_value(const struct nlattr *a)
 {
-	struct view value, payload = VIEW_NONE;
-	struct nlattr a;
+	if (a == NULL)
+		return VIEW_NONE;
+	return view_of(mnl_attr_get_payload(a), mnl_attr_get_payload_len(a));
+}
 
-	while (v.n > 0) {
-		if (v.n < sizeof(a))
-			return SP_E_PROTO;
-		memcpy(&a, v.p, sizeof(a));
-		if (a.nla_len < sizeof(a) || a.nla_len > v.n)
-			return SP_E_PROTO;
-		value = view_sub(v, sizeof(a), a.nla_len - sizeof(a));
-		v = view_from(v, NLA_ALIGN(a.nla_len));
-		switch (a.nla_type & NLA_TYPE_MASK) {
-		case NFULA_PACKET_HDR:
-			if (value.n >= 2)
-				out->ethertype = be16(value.p);
-			break;
-		case NFULA_PREFIX:
-			out->prefix = view_sub(value, 0, view_find(value, 0));
-			break;
-		case NFULA_PAYLOAD:
-			payload = value;
-			break;
-		case NFULA_SEQ:
-			if (value.n != sizeof(uint32_t))
-				return SP_E_PROTO;
-			out->has_seq = true;
-			out->seq = be32(value.p);
-			break;
-		default:
-			break;
-		}
+/* The library stops at what is no attribute: then the rest is not told. */
+static bool
+nflog_is_whole(const struct nlmsghdr *h)
+{
+	const char *end = mnl_nlmsg_get_payload_tail(h);
+	const struct nlattr *a;
+
+	a = mnl_nlmsg_get_payload_offset(h, sizeof(struct nfgenmsg));
+	while (mnl_attr_ok(a, (int)(end - (const char *)a)))
+		a = mnl_attr_next(a);
+	return (const char *)a >= end;
+}
+
+static int
+nflog_attributes(const struct nlmsghdr *h, struct nflog_packet *out)
+{
+	struct nlattr *all[NFLOG_ATTRIBUTES] = { NULL };
+	struct view value;
+
+	if (nflog_nlmsg_parse(h, all) != MNL_CB_OK || !nflog_is_whole(h))
+		return SP_E_PROTO;
+	value = nflog_value(all[NFULA_PACKET_HDR]);
+	if (value.n >= 2)
+		out->ethertype = be16(value.p);
+	value = nflog_value(all[NFULA_PREFIX]);
+	out->prefix = view_sub(value, 0, view_find(value, 0));
+	value = nflog_value(all[NFULA_SEQ]);
+	if (value.n == sizeof(uint32_t)) {
+		out->has_seq = true;
+		out->seq = be32(value.p);
+	} else if (all[NFULA_SEQ] != NULL) {
+		return SP_E_PROTO;
 	}
-	nflog_ip(payload, out);
+	nflog_ip(nflog_value(all[NFULA_PAYLOAD]), out);
 	return SP_OK;
 }
 
 int
 nflog_next(struct view *rest, struct nflog_packet *out)
 {
-	struct nlmsghdr h;
-	struct view body;
+	const struct nlmsghdr *h;
+	size_t n;
 
 	while (rest->n > 0) {
-		if (rest->n < sizeof(h))
+		h = (const void *)rest->p;
+		if (rest->n > INT_MAX || !mnl_nlmsg_ok(h, (int)rest->n))
 			return SP_E_PROTO;
-		memcpy(&h, rest->p, sizeof(h));
-		if (h.nlmsg_len < sizeof(h) || h.nlmsg_len > rest->n)
+		/* its attributes are looked for up to here */
+		n = NLMSG_ALIGN((size_t)h->nlmsg_len);
+		if (n > rest->n)
 			return SP_E_PROTO;
-		body = view_sub(*rest, sizeof(h), h.nlmsg_len - sizeof(h));
-		*rest = view_from(*rest, NLMSG_ALIGN(h.nlmsg_len));
-		if (h.nlmsg_type != NFLOG_TYPE)
+		*rest = view_from(*rest, n);
+		if (h->nlmsg_type != NFLOG_TYPE)
 			continue;
-		if (body.n < sizeof(struct nfgenmsg))
+		if (mnl_nlmsg_get_payload_len(h) < sizeof(struct nfgenmsg))
 			return SP_E_PROTO;
 		memset(out, 0, sizeof(*out));
-		return nflog_attributes(view_from(body,
-					    NLMSG_ALIGN(
-						sizeof(struct nfgenmsg))),
-		    out);
+		return nflog_attributes(h, out);
 	}
 	return SP_E_EOF;
 }

@@ -29,8 +29,9 @@ struct nflog_packet {
 /*
  * The next packet of what one recv() gave, which *rest is the rest of;
  * messages of other kinds are passed over.
- * Source:  netlink(7), linux/netfilter/nfnetlink_log.h, RFC 791 s3.1.
- * Context: any; linear, no allocation.
+ * Source:  netlink(7), libnetfilter_log, RFC 791 s3.1.
+ * Context: any; linear, no allocation and no system call.
+ * Parameters: rest, aligned as a struct nlmsghdr is.
  * Owner:   borrowed from the bytes.
  * Returns: 0; SP_E_EOF nothing is left; SP_E_PROTO it is not in that form.
  */

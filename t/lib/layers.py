@@ -318,8 +318,9 @@ def symbols(root, build):
 
 LINKS = {
     "sallyport": "event|ssl|crypto|yajl|nghttp2|wslay|z|brotli|zstd",
-    "sallyport-recorder": "event|ssl|nghttp2|wslay|mnl|nftnl|yaml",
-    "sallyportctl": "event|ssl|crypto|nghttp2|wslay|seccomp|mnl|nftnl|yaml",
+    "sallyport-recorder": "event|ssl|nghttp2|wslay|mnl|nftnl|netfilter_log|yaml",
+    "sallyportctl": "event|ssl|crypto|nghttp2|wslay|seccomp|mnl|nftnl|"
+                    "netfilter_log|yaml",
 }
 
 

@@ -13,7 +13,7 @@
 #include "net/nflog.h"
 #include "tap.h"
 
-static unsigned char mem[4096];
+static _Alignas(8) unsigned char mem[4096];
 static size_t used;
 
 static void
