@@ -204,6 +204,23 @@ def bodies(d):
         c.close()
 
 
+def messages(d):
+    """Of a WebSocket, that begin and do not end."""
+    for path in DOORS:
+        for what, half in (("fragments", ws.frame(ws.TEXT, b'{"json')
+                            + ws.frame(ws.CONT) + ws.frame(ws.FIN | ws.PING)),
+                           ("a frame", ws.text('{"jsonrpc')[:-3])):
+            with ws.Ws(d.ports["body"], path, {
+                    **bearer(path), "X-Episode-Id": "quiet"},
+                    timeout=gate.PATIENCE) as c:
+                c.send(half)
+                while (got := c.message()) is not None \
+                        and not isinstance(got, tuple):
+                    pass
+                tap.eq(got, (1008, "the message came too slowly"),
+                       f"{path}: {what} without an end")
+
+
 # ---- what it does not ---------------------------------------------------------
 
 def idle(d):
@@ -353,7 +370,7 @@ def main():
         d.create("calm", "quiet")
         for name in ("one", "two", "three", "four"):
             d.create("brief", name)
-        for part in (heads, bodies, idle, silent, deaf, operations):
+        for part in (heads, bodies, messages, idle, silent, deaf, operations):
             part(d)
         got = d.ask("POST", "/mcp", rpc(1, "tools/call", name="see"),
                     **bearer("/mcp"))

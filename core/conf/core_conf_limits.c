@@ -33,7 +33,10 @@ const struct conf_directive core_conf_limits[] = {
 	    .max = MS_DAY,
 	    .def = "60s",
 	    .args = "TIME",
-	    .doc = "How long a client may be silent while it sends a body." },
+	    .doc = "How long a client may be silent while it sends a body, or "
+		   "a message of a\nWebSocket, in one frame or in fragments: "
+		   "that one is closed with 1008.\nPings, and fragments of "
+		   "nothing, do not count." },
 	{ .name = "send_timeout",
 	    .scopes = ALL,
 	    .type = CONF_DURATION,

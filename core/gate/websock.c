@@ -26,9 +26,11 @@ struct websock {
 	void *arg;
 	struct websocket *ws; /* owned */
 	struct loop_timer *timer;
+	struct loop_timer *late; /* runs while a message is unfinished */
 	struct loop_task *task; /* what must not happen within a call */
 	struct buf out; /* what the connection has no room for */
 	size_t owed; /* bytes that came and were not credited */
+	uint64_t progress; /* of the unfinished message, when late was set */
 	enum sock_timer due; /* what the timer stands for */
 	unsigned depth; /* of calls that may end it */
 	unsigned code; /* that its end is to be told with, 0 not */
@@ -36,6 +38,7 @@ struct websock {
 	bool closing; /* a close of ours is queued */
 	bool tight; /* room() is due */
 	bool alive; /* the peer did something since the ping */
+	bool unfinished; /* late runs */
 	bool over; /* told */
 };
 
@@ -47,6 +50,7 @@ sock_free(struct websock *s)
 {
 	websocket_free(s->ws);
 	loop_timer_free(s->timer);
+	loop_timer_free(s->late);
 	loop_task_free(s->task);
 	buf_clear(&s->out);
 	mem_free(s);
@@ -90,6 +94,7 @@ sock_over(struct websock *s, unsigned code, bool graceful)
 	if (code == WEBSOCKET_ABNORMAL && s->r->outcome == NULL)
 		s->r->outcome = "client_gone";
 	loop_timer_stop(s->timer);
+	loop_timer_stop(s->late);
 	sock_finish(s, graceful);
 	if (events != NULL)
 		events->closed(s->arg, code);
@@ -215,11 +220,38 @@ sock_credit(struct websock *s)
 }
 
 static void
+sock_late_set(struct websock *s)
+{
+	loop_timer_set(s->late, s->r->location->limits.client_body_timeout_ms);
+}
+
+/*
+ * A message that has begun goes on in time, as the body of a request does.
+ * What is between its bytes, pings and empty fragments, is nothing of it.
+ */
+static void
+sock_watch(struct websock *s)
+{
+	uint64_t progress;
+	bool unfinished = websocket_unfinished(s->ws, &progress);
+
+	if (s->over || s->closing)
+		return;
+	if (!unfinished && s->unfinished)
+		loop_timer_stop(s->late);
+	else if (unfinished && (!s->unfinished || progress != s->progress))
+		sock_late_set(s);
+	s->unfinished = unfinished;
+	s->progress = progress;
+}
+
+static void
 sock_feed(struct websock *s, struct view data)
 {
 	/* closed() tells of it */
 	if (websocket_feed(s->ws, data) == SP_E_PROTO && s->r->outcome == NULL)
 		s->r->outcome = "malformed";
+	sock_watch(s);
 	sock_credit(s);
 }
 
@@ -389,6 +421,21 @@ sock_timeout(void *arg)
 	sock_leave(s);
 }
 
+static void
+sock_late(void *arg)
+{
+	struct websock *s = arg;
+
+	/* nothing of the peer's is read: it is not to blame */
+	if (s->owed != 0) {
+		sock_late_set(s);
+		return;
+	}
+	if (s->r->outcome == NULL)
+		s->r->outcome = "timeout";
+	websock_close(s, WEBSOCKET_POLICY, VIEW("the message came too slowly"));
+}
+
 /* What a call of the module's left to do. */
 static void
 sock_task(void *arg)
@@ -414,6 +461,7 @@ websock_close(struct websock *s, unsigned code, struct view reason)
 	if (s->over || s->closing || s->code != 0)
 		return;
 	s->closing = true;
+	loop_timer_stop(s->late);
 	s->due = SOCK_CLOSE;
 	loop_timer_set(s->timer, SOCK_CLOSE_MS);
 	/* a failure ends it soon */
@@ -520,8 +568,9 @@ sock_new(struct gate_request *r, const struct websock_params *params)
 	s->params = params;
 	buf_init(&s->out, params->queue_max + SOCK_CONTROL_BYTES);
 	s->timer = loop_timer_new(l, sock_timeout, s);
+	s->late = loop_timer_new(l, sock_late, s);
 	s->task = loop_task_new(l, sock_task, s);
-	if (s->timer == NULL || s->task == NULL ||
+	if (s->timer == NULL || s->late == NULL || s->task == NULL ||
 	    websocket_new(WEBSOCKET_SERVER, params->message_max, &sock_owner, s,
 		&s->ws) != 0) {
 		sock_free(s);

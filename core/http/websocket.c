@@ -25,6 +25,8 @@ struct websocket {
 	struct buf message; /* as far as it came */
 	struct buf wait; /* fed behind a message that waits */
 	uint64_t got; /* bytes of the frame's payload */
+	uint64_t taken, framed; /* of all frames: by wslay, and from it */
+	uint64_t progress; /* see websocket_unfinished() */
 	unsigned depth; /* of calls that may call back */
 	int write_rc; /* what write() gave; 0: the stream is there */
 	uint8_t opcode; /* of the message that is under way; 0 none */
@@ -84,6 +86,7 @@ socket_recv(uint8_t *out, size_t max, int flags, void *arg)
 		return -1;
 	memcpy(out, w->in.p, n);
 	w->in = view_from(w->in, n);
+	w->taken += n;
 	return (ssize_t)n;
 }
 
@@ -268,6 +271,7 @@ socket_deliver(struct websocket *w, struct view v)
 	bool text = w->opcode == WSLAY_TEXT_FRAME;
 
 	w->opcode = 0;
+	w->progress++;
 	/* RFC 6455 s8.1 */
 	if (text && !utf8_valid(v))
 		return socket_fail(w, WEBSOCKET_BAD_TEXT,
@@ -285,6 +289,7 @@ socket_data(struct websocket *w, const struct wslay_frame_iocb *f, bool last)
 	struct view v = view_of(f->data, f->data_length);
 	bool whole = last && f->fin != 0;
 
+	w->progress += v.n;
 	/* RFC 6455 s5.5.1: what comes after a close of ours is for nobody */
 	if (w->close_sent) {
 		buf_reset(&w->message, 0);
@@ -387,6 +392,10 @@ socket_begins(struct websocket *w, const struct wslay_frame_iocb *f)
 {
 	w->in_frame = true;
 	w->got = 0;
+	w->framed += websocket_frame_bytes(w->client ? WEBSOCKET_SERVER
+						     : WEBSOCKET_CLIENT,
+			 f->payload_length) -
+	    f->payload_length;
 	if (f->rsv != 0)
 		return socket_protocol(w, "a reserved bit is set");
 	if ((f->mask != 0) == w->client)
@@ -429,6 +438,7 @@ socket_step(struct websocket *w)
 			return rc;
 	}
 	w->got += f.data_length;
+	w->framed += f.data_length;
 	last = w->got == f.payload_length;
 	w->in_frame = !last;
 	return wslay_is_ctrl_frame(f.opcode) ? socket_control(w, &f, last)
@@ -445,6 +455,15 @@ bool
 websocket_full(const struct websocket *w)
 {
 	return w->paused && w->pending;
+}
+
+bool
+websocket_unfinished(const struct websocket *w, uint64_t *progress)
+{
+	*progress = w->progress;
+	/* half a header is wslay's: it took more than it told of */
+	return !w->over && !w->pending &&
+	    (w->opcode != 0 || w->in_frame || w->taken != w->framed);
 }
 
 static int

@@ -84,6 +84,13 @@ int websocket_feed(struct websocket *w, struct view data) must_check;
 void websocket_pause(struct websocket *w, bool on);
 bool websocket_full(const struct websocket *w);
 /*
+ * Whether the peer is in the middle of a message or of a frame.
+ * Parameters: progress, out: it grows with each byte of messages that came,
+ *          not with control frames nor with fragments that are empty, and
+ *          with each message that is whole.
+ */
+bool websocket_unfinished(const struct websocket *w, uint64_t *progress);
+/*
  * A whole message in one frame.  Not from within write().
  * Returns: 0; SP_E_STATE after a close; SP_E_SYNTAX text that is not UTF-8 (and
  *          nothing was sent); SP_E_GONE the stream is; what write() gave.

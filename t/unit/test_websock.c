@@ -126,11 +126,14 @@ static struct mux_stream *st;
 static int log_fd[2];
 static int drained;
 
-static const char text[] = "server {\n"
-			   "  listen 127.0.0.1:7000;\n"
-			   "  client_max_body 8;\n"
-			   "  location /ws { status; }\n"
-			   "}\n";
+static const char text[] =
+    "server {\n"
+    "  listen 127.0.0.1:7000;\n"
+    "  client_max_body 8;\n"
+    "  location /ws { status; }\n"
+    "  location /slow { status; client_body_timeout 20ms; "
+    "}\n"
+    "}\n";
 
 /* The client's end. */
 static struct {
@@ -228,9 +231,9 @@ parse(void)
 }
 
 static void
-ask(const char *upgrade)
+ask_at(const char *path, const char *upgrade)
 {
-	st = mux_open(&mux, "CONNECT", "/ws", true);
+	st = mux_open(&mux, "CONNECT", path, true);
 	if (st == NULL)
 		abort();
 	st->x.request.upgrade = view_str(upgrade);
@@ -239,6 +242,12 @@ ask(const char *upgrade)
 	must(head_add(&st->x.request.fields, VIEW("sec-websocket-extensions"),
 	    VIEW("permessage-deflate; client_max_window_bits")));
 	client.read = 0;
+}
+
+static void
+ask(const char *upgrade)
+{
+	ask_at("/ws", upgrade);
 }
 
 static void
@@ -521,6 +530,61 @@ test_pings(void)
 	finish("client_gone");
 }
 
+/* Frames as they are on the wire, under a key of zeros. */
+#define MASK "\0\0\0\0"
+
+static void
+test_slow(void)
+{
+	static const struct view halves[] = {
+		VIEW_INIT("\x01\x83" MASK "abc"), /* a fragment */
+		VIEW_INIT("\x81\x84" MASK "abc"), /* a part of a frame */
+		VIEW_INIT("\x81"), /* of a header */
+		VIEW_INIT("\x89\x84" MASK "abc"), /* of a ping */
+	};
+	static const struct view nothing =
+	    VIEW_INIT("\x00\x80" MASK "\x8a\x80" MASK);
+	size_t i;
+	int n;
+
+	for (i = 0; i < sizeof(halves) / sizeof(halves[0]); i++) {
+		world(1 << 16);
+		ask_at("/slow", "websocket");
+		turns(false);
+		must(websocket_send(client.w, true, VIEW("whole")));
+		turns(false);
+		is_log("T5:whole|0|", "a message that is whole");
+		spin(40);
+		tap_ok(door.s != NULL, "and nothing is due");
+		buf_reset(&client.log, 0);
+		mux_send(st, halves[i], false);
+		for (n = 0; n < 2000 && buf_len(&client.log) == 0; n++) {
+			turns(false);
+			/* what is nothing of it puts nothing off */
+			if (i == 0 && n % 2 == 0)
+				mux_send(st, nothing, false);
+			spin(2);
+		}
+		turns(false);
+		is_client("C1008:the message came too slowly|",
+		    "a message that does not go on");
+		finish("timeout");
+	}
+	/* nor is a pause the peer's fault */
+	world(1 << 16);
+	ask_at("/slow", "websocket");
+	turns(false);
+	websock_pause(door.s, true);
+	must(websocket_send(client.w, true, VIEW("waits")));
+	turns(false);
+	mux_send(st, halves[0], false);
+	turns(false);
+	spin(60);
+	turns(false);
+	is_client("", "a pause holds what is behind it");
+	finish("shutdown");
+}
+
 static void
 on_drained(void *arg)
 {
@@ -651,6 +715,7 @@ main(void)
 	test_deaf();
 	test_pause();
 	test_pings();
+	test_slow();
 	test_expiry();
 	test_accept();
 	test_nomem();

@@ -639,6 +639,51 @@ test_gone(void)
 	websocket_free(NULL);
 }
 
+/* Byte by byte: when something is under way, and what takes it further. */
+static void
+test_unfinished(void)
+{
+	struct buf in = BUF_INIT(1 << 20);
+	uint64_t now, before = 0;
+	bool wrong = false;
+	struct end e;
+	size_t i, parts = 0;
+
+	must(end_init(&e, WEBSOCKET_SERVER));
+	tap_ok(!websocket_unfinished(e.w, &before) && before == 0, "nothing");
+	frame(&in, true, TEXT, VIEW("abc"));
+	frame(&in, true, FIN | PING, VIEW("ping"));
+	frame(&in, true, CONT, VIEW_NONE);
+	frame(&in, true, FIN | CONT, VIEW("de"));
+	frame(&in, true, FIN | TEXT, VIEW("f"));
+	for (i = 0; i < buf_len(&in); i++) {
+		must(feed(&e, view_sub(buf_view(&in), i, 1)));
+		/* the end of the first message, and of the second */
+		wrong |= websocket_unfinished(e.w, &now) ==
+		    (i == buf_len(&in) - 8 || i == buf_len(&in) - 1);
+		parts += now > before;
+		before = now;
+	}
+	tap_ok(!wrong, "under way from its first byte to its last");
+	tap_is_int((int)parts, 6, "each byte of messages is a step");
+	tap_is_int((int)before, 8, "and their ends are");
+	frame(&in, true, FIN | PING, VIEW_NONE);
+	buf_consume(&in, buf_len(&in) - 6);
+	must(feed(&e, view_sub(buf_view(&in), 0, 5)));
+	tap_ok(websocket_unfinished(e.w, &now) && now == before,
+	    "half a ping is under way, and no step");
+	must(feed(&e, view_sub(buf_view(&in), 5, 1)));
+	tap_ok(!websocket_unfinished(e.w, &now), "till it is whole");
+	websocket_pause(e.w, true);
+	buf_reset(&in, 0);
+	frame(&in, true, FIN | TEXT, VIEW("waits"));
+	must(feed(&e, buf_view(&in)));
+	must(feed(&e, VIEW("\x81")));
+	tap_ok(!websocket_unfinished(e.w, &now), "not while one waits");
+	end_clear(&e);
+	buf_clear(&in);
+}
+
 /* Everything that allocates, each allocation failing in turn. */
 static void
 test_nomem(void)
@@ -798,6 +843,7 @@ main(void)
 	test_closing();
 	test_pause();
 	test_gone();
+	test_unfinished();
 	test_nomem();
 	test_asked();
 	test_accept();
