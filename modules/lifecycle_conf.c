@@ -12,13 +12,7 @@ static const struct conf_directive rows[] = {
 	    .doc = "The orchestrator's WebSocket: reset, step, state, close "
 		   "and mcp in OpenEnv's\nprotocol, an episode for each "
 		   "connection.\nIt needs a token." },
-	{ .name = "environment",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_REF,
-	    .offset = LIFECYCLE(environment),
-	    .ref = CONF_ENVIRONMENT,
-	    .args = "NAME",
-	    .doc = "What its episodes are made from." },
+	LIFECYCLE_ENVIRONMENT_ROW(struct lifecycle_conf),
 	{ .name = "shared",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_ONOFF,
@@ -27,12 +21,7 @@ static const struct conf_directive rows[] = {
 	    .doc = "All connections use one episode, which runs from the "
 		   "start, is made again when\nit has ended, and does not end "
 		   "with a connection." },
-	{ .name = "allow_lifecycle",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_ONOFF,
-	    .offset = LIFECYCLE(allow_lifecycle),
-	    .def = "on",
-	    .doc = "off: every handshake is refused with 403." },
+	LIFECYCLE_ALLOW_ROW(struct lifecycle_conf, "handshake"),
 	{ .name = "grace",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_DURATION,

@@ -15,6 +15,20 @@ struct lifecycle_conf {
 	uint64_t ping_ms; /* between pings, and for a pong; 0 none */
 };
 
+/* The rows that both of the orchestrator's doors have. */
+/* clang-format off */
+#define LIFECYCLE_ENVIRONMENT_ROW(owner) \
+	CONF_ENVIRONMENT_ROW(owner, environment, 0, \
+	    "What its episodes are made from.")
+#define LIFECYCLE_ALLOW_ROW(owner, what) \
+	{ .name = "allow_lifecycle", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_ONOFF, \
+	    .offset = offsetof(owner, allow_lifecycle), \
+	    .def = "on", \
+	    .doc = "off: every " what " is refused with 403." }
+/* clang-format on */
+
 extern const struct conf_module lifecycle_conf;
 
 /*

@@ -3,8 +3,6 @@
 
 #include "lifecycle_conf.h"
 
-#define PLAIN(field) offsetof(struct lifecycle_plain_conf, field)
-
 static const struct conf_directive rows[] = {
 	{ .name = "lifecycle_plain",
 	    .scopes = CONF_LOCATION,
@@ -12,19 +10,8 @@ static const struct conf_directive rows[] = {
 	    .doc = "One of OpenEnv's routes without state, by the location's "
 		   "last segment: reset,\nstep or state.\nEach request makes "
 		   "an episode and ends it.\nIt needs a token." },
-	{ .name = "environment",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_REF,
-	    .offset = PLAIN(environment),
-	    .ref = CONF_ENVIRONMENT,
-	    .args = "NAME",
-	    .doc = "What its episodes are made from." },
-	{ .name = "allow_lifecycle",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_ONOFF,
-	    .offset = PLAIN(allow_lifecycle),
-	    .def = "on",
-	    .doc = "off: every request is refused with 403." },
+	LIFECYCLE_ENVIRONMENT_ROW(struct lifecycle_plain_conf),
+	LIFECYCLE_ALLOW_ROW(struct lifecycle_plain_conf, "request"),
 	{ .name = NULL },
 };
 

@@ -10,14 +10,8 @@ static const struct conf_directive rows[] = {
 	    .doc = "The observer's door: what happens in an episode, from its "
 		   "start and then live,\nas server-sent events or over a "
 		   "WebSocket.\nIt needs a token." },
-	{ .name = "environment",
-	    .scopes = CONF_LOCATION,
-	    .type = CONF_REF,
-	    .flags = CONF_REQUIRED,
-	    .offset = OBSERVE(environment),
-	    .ref = CONF_ENVIRONMENT,
-	    .args = "NAME",
-	    .doc = "The environment whose episodes are observed." },
+	CONF_ENVIRONMENT_ROW(struct observe_conf, environment, CONF_REQUIRED,
+	    "The environment whose episodes are observed."),
 	{ .name = "stream",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_LIST,

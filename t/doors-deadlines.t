@@ -7,26 +7,22 @@ them is short and all others are an hour, so whatever ends, ends by that one.
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import doors  # noqa: E402
 import gate  # noqa: E402
 import h2  # noqa: E402
-import inside  # noqa: E402
 import mcp  # noqa: E402
 import tap  # noqa: E402
 import walls  # noqa: E402
 import ws  # noqa: E402
+from doors import TOKENS  # noqa: E402
 from mcp import rpc, said  # noqa: E402
 
-FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = inside.scratch_beside(FIXTURES)
-TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
-          for n in ("AGENT", "GRADER", "ORCHESTRATOR", "OBSERVER")}
 # path: whose, and what it is asked over HTTP
 DOORS = {"/mcp": "AGENT", "/mcp/grader": "GRADER", "/ws": "ORCHESTRATOR",
          "/observe": "OBSERVER"}
@@ -39,18 +35,7 @@ ORACLE = "#!/bin/sh\nexec sleep 3600\n"
 
 def bearer(path):
     """Of a location, whatever server it is of."""
-    who = {**DOORS, **BODIES}[path]
-    return {"Authorization": f"Bearer {TOKENS[who]}"}
-
-
-def environment(name, folder, uid, timeout):
-    return (f"environment {name} {{ episodes 4; workspace_size 16m;\n"
-            f"  worker stdio /usr/bin/python3 {FIXTURES}/hostile.py;\n"
-            f"  assets {folder}/private {{ oracle oracle.sh; }}\n"
-            f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
-            f"    read_write {SCRATCH}; memory 256m; tmp_size 16m;\n"
-            f"    shm_size 16m; timeout {timeout}; env TMPDIR={SCRATCH};\n"
-            f"    uid {uid} 4096; }} }}\n")
+    return doors.bearer({**DOORS, **BODIES}[path])
 
 
 def server(limit, env, own, ping="off", slow="1h"):
@@ -78,9 +63,9 @@ class Daemon(mcp.Gate):
         with open(f"{folder}/private/oracle.sh", "w", encoding="utf-8") as f:
             f.write(ORACLE)
         os.chmod(f"{folder}/private/oracle.sh", 0o700)
-        uid = 400000 + os.getpid() % 1000 * 32768
+        words = f"assets {folder}/private {{ oracle oracle.sh; }}"
         conf = "".join(
-            environment(name, folder, uid + i * 4096, timeout)
+            doors.environment(name, i, timeout=timeout, words=words)
             for i, (name, timeout) in enumerate((
                 ("calm", "1h"), ("own", "1h"), ("brief", "2s"),
                 ("briefer", "2s"))))
@@ -102,12 +87,6 @@ class Daemon(mcp.Gate):
         self.ports = dict(zip(SERVERS, (int(a.rsplit(":", 1)[1])
                                         for a in self.addresses
                                         if "unix:" not in a)))
-
-    def ctl(self, *args):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], capture_output=True, check=False,
-                           timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
 
     def create(self, *names):
         rc, _, err = self.ctl("episodes", "create", *names)

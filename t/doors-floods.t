@@ -16,9 +16,8 @@ import tap  # noqa: E402
 import walls  # noqa: E402
 import worker  # noqa: E402
 import ws  # noqa: E402
+from doors import TOKENS, bearer  # noqa: E402
 
-TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
-          for n in ("ORCHESTRATOR", "OBSERVER")}
 GOOD, BAD, LARGE = 60000, 50000, 200
 FRAMES = ("worker frames /usr/bin/python3 {f}/hostile_frames.py "
           "{{ factory m:f; action_class m:c; }}")
@@ -41,10 +40,6 @@ FATAL = {
     "half": "no frame", "torn": "no frame", "two": "no frame",
     "both": "no frame", "twins": "no frame", "dies": "middle of a line",
 }
-
-
-def bearer(name):
-    return {"Authorization": f"Bearer {TOKENS[name]}"}
 
 
 def observe(d, path):

@@ -6,7 +6,6 @@ import os
 import re
 import resource
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -14,25 +13,18 @@ import threading
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import doors  # noqa: E402
 import gate  # noqa: E402
 import h2  # noqa: E402
-import inside  # noqa: E402
 import mcp  # noqa: E402
 import tap  # noqa: E402
 import walls  # noqa: E402
 import ws  # noqa: E402
+from doors import FIXTURES, TOKENS, bearer  # noqa: E402
 from mcp import BOTH, JSON, Client, event, rpc, said  # noqa: E402
 
-FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = inside.scratch_beside(FIXTURES)
-TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
-          for n in ("AGENT", "GRADER", "ORCHESTRATOR", "OBSERVER")}
 SECRET = f"the-answer-is-{os.getpid()}"
 FLOOD = 2000
-
-
-def bearer(name):
-    return {"Authorization": f"Bearer {TOKENS[name]}"}
 
 
 class Daemon(mcp.Gate):
@@ -42,24 +34,15 @@ class Daemon(mcp.Gate):
         os.mkdir(assets, 0o700)
         with open(f"{assets}/solution.txt", "w", encoding="utf-8") as f:
             f.write(SECRET)
-        uid = 400000 + os.getpid() % 1000 * 32768
-        workers = {
-            "box": f"stdio /usr/bin/python3 {FIXTURES}/hostile.py",
-            "other": f"stdio /usr/bin/python3 {FIXTURES}/hostile.py",
-            "web": f"http 8001 /usr/bin/python3 {FIXTURES}/http.py 8001 sse",
-        }
-        conf = ""
-        for i, (name, command) in enumerate(workers.items()):
-            conf += (
-                f"environment {name} {{ episodes 3; workspace_size 16m;\n"
-                f"  worker {command};\n"
-                f"  assets {assets} {{ solution solution.txt; }}\n"
-                f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
-                f"    read_write {SCRATCH}; memory 256m; tmp_size 16m;\n"
-                f"    shm_size 16m; timeout 10s; env TMPDIR={SCRATCH};\n"
-                f"    uid {uid + i * 4096} 4096; }}\n"
-                "  inside 127.0.0.1:8000 { location /mcp { mcp_agent;\n"
-                "    tools see say echo big; } }\n}\n")
+        web = f"http 8001 /usr/bin/python3 {FIXTURES}/http.py 8001 sse"
+        words = (f"assets {assets} {{ solution solution.txt; }}\n"
+                 "  inside 127.0.0.1:8000 { location /mcp { mcp_agent;\n"
+                 "    tools see say echo big; } }")
+        conf = "".join(
+            doors.environment(name, i, worker, words=words)
+            for i, (name, worker) in enumerate((
+                ("box", doors.HOSTILE), ("other", doors.HOSTILE),
+                ("web", web))))
         conf += "server { listen 127.0.0.1:0;\n"
         for path, words in {
                 "/mcp": "mcp_agent; environment box; tools see say;",
@@ -81,12 +64,6 @@ class Daemon(mcp.Gate):
             conf += f"  location {path} {{ {words} }}\n"
         super().__init__(conf + "}\n", main=f"control {self.socket};",
                          env=TOKENS)
-
-    def ctl(self, *args, stdin=b""):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], input=stdin, capture_output=True,
-                           check=False, timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
 
     def create(self, *names):
         rc, out, err = self.ctl("episodes", "create", *names)

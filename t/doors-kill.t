@@ -149,12 +149,6 @@ class Daemon(mcp.Gate):
         os.close(gate.until(opens, f"who waits at {tag}") - 1)
 
     # ---- clients -------------------------------------------------------------
-    def ctl(self, *args):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], capture_output=True, check=False,
-                           timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
-
     def episodes(self, id_=None):
         """As they are listed; of that id."""
         rc, out, _ = self.ctl("episodes", "--json")

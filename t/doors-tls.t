@@ -4,7 +4,6 @@ The four doors on a TLS listener, each with a token of its own: over HTTP/1.1
 and HTTP/2, by requests and by WebSockets.
 """
 import http.client
-import json
 import os
 import shutil
 import ssl
@@ -15,19 +14,16 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import doors  # noqa: E402
 import gate  # noqa: E402
 import h2  # noqa: E402
-import inside  # noqa: E402
 import tap  # noqa: E402
 import tls  # noqa: E402
 import walls  # noqa: E402
 import ws  # noqa: E402
+from doors import TOKENS  # noqa: E402
 from mcp import rpc  # noqa: E402
 
-FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
-SCRATCH = inside.scratch_beside(FIXTURES)
-TOKENS = {n: f"{n.lower()}-token-{os.getpid():07d}-0123456789"
-          for n in ("AGENT", "GRADER", "ORCHESTRATOR", "OBSERVER")}
 DOORS = {
     "/mcp": ("AGENT", "mcp_agent; environment box; tools see;"),
     "/mcp/grader": ("GRADER", "mcp_grader; environment box; tools see;"),
@@ -55,16 +51,8 @@ class Daemon(gate.Gate):
     def __init__(self, folder, cert, key):
         self.socket = os.path.join(folder, "control")
         self.cert = cert
-        uid = 400000 + os.getpid() % 1000 * 32768
-        conf = ""
-        for i, name in enumerate(("box", "own")):
-            conf += (
-                f"environment {name} {{ episodes 4; workspace_size 16m;\n"
-                f"  worker stdio /usr/bin/python3 {FIXTURES}/hostile.py;\n"
-                f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
-                f"    read_write {SCRATCH}; memory 256m; tmp_size 16m;\n"
-                f"    shm_size 16m; timeout 60s; env TMPDIR={SCRATCH};\n"
-                f"    uid {uid + i * 4096} 4096; }} }}\n")
+        conf = "".join(doors.environment(n, i, timeout="60s")
+                       for i, n in enumerate(("box", "own")))
         conf += (f"server {{ listen 127.0.0.1:0 ssl; certificate file:{cert};\n"
                  f"  certificate_key file:{key};\n")
         for path, (who, words) in DOORS.items():

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 
@@ -64,12 +63,6 @@ class Daemon(gate.Gate):
                          f"access_log {folder}/access.log;",
                          env={"SP_TOKEN": TOKEN})
         self.access = os.path.join(folder, "access.log")
-
-    def ctl(self, *args):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], capture_output=True, check=False,
-                           timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
 
     def episodes(self, env=None):
         rc, out, _ = self.ctl("episodes", "--json")

@@ -70,12 +70,6 @@ class Daemon(mcp.Gate):
         with open(self.access_path, encoding="utf-8") as f:
             return [json.loads(line) for line in f]
 
-    def ctl(self, *args, stdin=b""):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], input=stdin, capture_output=True,
-                           check=False, timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
-
     def grade(self, tool, **arguments):
         """What the text holds, or the error."""
         status, _, body = self.ask(

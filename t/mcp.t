@@ -49,12 +49,6 @@ class Daemon(mcp.Gate):
             conf, main=f"control {self.socket}; access_log {self.access};",
             env={"GRADER": TOKEN, "AGENT": "agent-token-0123456789"}, **kw)
 
-    def ctl(self, *args):
-        r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
-                            *args], capture_output=True, check=False,
-                           timeout=120)
-        return r.returncode, r.stdout.decode(), r.stderr.decode()
-
     def create(self, *more):
         rc, out, err = self.ctl("episodes", "create", "rich", *more)
         if rc != 0:

@@ -194,6 +194,19 @@ struct conf_env_range {
 };
 const struct conf_env_range *conf_env_ranges(size_t *n);
 
+/* Of a door: whose episodes are meant; in the owner's struct a pointer. */
+/* clang-format off */
+#define CONF_ENVIRONMENT_ROW(owner, field, row_flags, text) \
+	{ .name = "environment", \
+	    .scopes = CONF_LOCATION, \
+	    .type = CONF_REF, \
+	    .flags = (row_flags), \
+	    .offset = offsetof(owner, field), \
+	    .ref = CONF_ENVIRONMENT, \
+	    .args = "NAME", \
+	    .doc = (text) }
+/* clang-format on */
+
 /* Of a door that serves WebSockets; in the owner's struct a uint64_t. */
 /* clang-format off */
 #define CONF_PING_ROW(owner, field) \

@@ -35,14 +35,9 @@ struct conf_mcp {
  */
 /* clang-format off */
 #define CONF_MCP_ROWS(owner, tools_doc) \
-	{ .name = "environment", \
-	    .scopes = CONF_LOCATION, \
-	    .type = CONF_REF, \
-	    .offset = offsetof(owner, mcp.environment), \
-	    .ref = CONF_ENVIRONMENT, \
-	    .args = "NAME", \
-	    .doc = "The environment whose episodes are meant.\n" \
-		   "In an inside block it is that of the block." }, \
+	CONF_ENVIRONMENT_ROW(owner, mcp.environment, 0, \
+	    "The environment whose episodes are meant.\n" \
+	    "In an inside block it is that of the block."), \
 	{ .name = "tools", \
 	    .scopes = CONF_LOCATION, \
 	    .type = CONF_LIST, \

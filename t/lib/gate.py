@@ -108,6 +108,13 @@ class Gate:
         until(lambda: len(self.lines(session)) > n, f"line {n} of the trace")
         return strict(self.lines(session)[n])
 
+    def ctl(self, *args, stdin=b""):
+        """Of sallyportctl, over the control socket that self.socket names."""
+        r = subprocess.run([program("sallyportctl"), "-S", self.socket,
+                            *args], input=stdin, capture_output=True,
+                           check=False, timeout=120)
+        return r.returncode, r.stdout.decode(), r.stderr.decode()
+
     def children(self):
         """{name: pid} of the processes beneath."""
         out = {}
