@@ -521,6 +521,15 @@ def image():
              " ls /var/tmp; echo w >/workspace/w && cat /workspace/w")
     tap.ok(b"127.0.0.1 localhost" in r.out and b"Read-only" in r.err and
            r.out.endswith(b"t\nw\n"), "an image as the root", r)
+    # where the keeper's own root would lead it is the host's
+    tap.eq(k.file(K.F_READ, "/tmp/t")[3], b"t\n", "its links stay in it")
+    fd = os.memfd_create("put")
+    os.write(fd, b"mine")
+    name = f"/tmp/sallyport-{os.getpid()}"
+    tap.eq((k.file(K.F_PUT, name, fd=fd)[0], os.path.exists("/var" + name),
+            k.sh(f"cat {name}").out), (1, False, b"mine"),
+           "for what is put there, too")
+    os.close(fd)
     k.end()
     tap.eq((sorted(os.listdir(root)), os.listdir(f"{root}/var"),
             os.readlink(f"{root}/etc/hosts")),

@@ -17,6 +17,7 @@
 #include "init/keeper_end.h"
 #include "init/keeper_file.h"
 #include "init/sbox_local.h"
+#include "init/sbox_mount.h"
 #include "init/sbox_root.h"
 #include "os/fd.h"
 
@@ -47,33 +48,52 @@ struct keeper_job {
 
 /* ---- where ----------------------------------------------------------------- */
 
+/*
+ * The image is anybody's, and a link of it must not lead the keeper to the
+ * host's files: seen from the sandbox's root, and the root of a mount there.
+ */
 static int
-open_mount(struct keeper *k, struct sbox_why *why, const char *path,
-    bool writable)
+open_mount(struct keeper *k, struct sbox_why *why, int root, const char *path)
 {
 	struct ws_mount *m = &k->ws.mounts[k->ws.mounts_n];
-	char from[SANDBOX_MSG_PATH_MAX + 40];
+	struct statx st;
 
 	if (k->ws.mounts_n == WS_MOUNTS_MAX)
 		return sbox_why_errno(why, E2BIG, "too many places to write");
-	(void)snprintf(from, sizeof(from), "/proc/%d/root%s",
-	    (int)k->box.init_pid, path);
-	m->fd = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	m->fd = sbox_mount_open(root, path, O_RDONLY | O_DIRECTORY);
 	if (m->fd < 0)
 		return sbox_why_errno(why, errno, "%s", path);
 	m->path = path;
-	m->writable = writable;
+	/* what is behind the one of "/" is the host's */
+	m->writable = strcmp(path, "/") != 0;
 	k->ws.mounts_n++;
+	if (m->writable &&
+	    (statx(m->fd, "", AT_EMPTY_PATH, STATX_TYPE, &st) != 0 ||
+		(st.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0))
+		return sbox_why_errno(why, EXDEV, "%s is no mount", path);
 	return SP_OK;
+}
+
+static int
+open_mounts(struct keeper *k, struct sbox_why *why, int root)
+{
+	const char *path = "/";
+	size_t i;
+	int rc = SP_OK;
+
+	for (i = 0; path != NULL && rc == SP_OK; i++) {
+		rc = open_mount(k, why, root, path);
+		path = sbox_root_writable(&k->box, i);
+	}
+	return rc;
 }
 
 int
 keeper_file_open(struct keeper *k, struct sbox_why *why)
 {
 	struct ws *ws = &k->ws;
-	const char *path;
-	size_t i;
-	int rc;
+	char from[32];
+	int root, rc;
 
 	ws->workspace = "/workspace";
 	ws->upper = k->box.upper;
@@ -88,13 +108,13 @@ keeper_file_open(struct keeper *k, struct sbox_why *why)
 		ws->mounts_n = 1;
 		return SP_OK;
 	}
-	rc = open_mount(k, why, "/", false);
-	for (i = 0; rc == SP_OK; i++) {
-		path = sbox_root_writable(&k->box, i);
-		if (path == NULL)
-			break;
-		rc = open_mount(k, why, path, true);
-	}
+	(void)snprintf(from, sizeof(from), "/proc/%d/root",
+	    (int)k->box.init_pid);
+	root = open(from, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return sbox_why_errno(why, errno, "the sandbox's root");
+	rc = open_mounts(k, why, root);
+	fd_close(&root);
 	return rc;
 }
 

@@ -16,6 +16,7 @@
 enum {
 	MOUNT_DEPTH_MAX = 64, /* components of a path */
 	MOUNT_LINKS_MAX = 8,
+	MOUNT_OPEN_TRIES = 100,
 };
 
 int
@@ -120,15 +121,20 @@ sbox_mount_attach(struct sbox_why *w, int mnt, int dir, const char *path)
 	return SP_OK;
 }
 
-static int
-open_in(int root, const char *path)
+int
+sbox_mount_open(int root, const char *path, int flags)
 {
 	struct open_how how;
+	int tries = 0, fd;
 
 	memset(&how, 0, sizeof(how));
-	how.flags = O_PATH | O_CLOEXEC;
+	how.flags = (uint64_t)(unsigned)(flags | O_CLOEXEC);
 	how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-	return (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	/* EAGAIN: a ".." while anybody on this host mounted or renamed */
+	do
+		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	while (fd < 0 && errno == EAGAIN && ++tries < MOUNT_OPEN_TRIES);
+	return fd;
 }
 
 /* The directory is there: makes the last component in it. */
@@ -193,11 +199,11 @@ place_next(struct place *pl, const char *path, size_t end, int *dir)
 	prefix[end] = '\0';
 	name = strrchr(prefix, '/');
 	name = name != NULL ? name + 1 : prefix;
-	fd = open_in(pl->root, prefix);
+	fd = sbox_mount_open(pl->root, prefix, O_PATH);
 	if (fd < 0 && errno == ENOENT) {
 		if (place_one(*dir, name,
 			path[end] == '\0' ? pl->kind : SBOX_MOUNT_DIR) == 0)
-			fd = open_in(pl->root, prefix);
+			fd = sbox_mount_open(pl->root, prefix, O_PATH);
 		else if (errno == EEXIST)
 			fd = place_link(pl, *dir, prefix, name);
 	}

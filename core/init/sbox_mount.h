@@ -57,12 +57,19 @@ int sbox_mount_set(struct sbox_why *w, int mnt, unsigned attr) must_check;
 int sbox_mount_attach(struct sbox_why *w, int mnt, int dir,
     const char *path) must_check;
 
+/*
+ * Opens what is there beneath a root.  Links are followed as if the root were
+ * "/": whatever an image holds, it does not lead out.  A path through
+ * "/proc/PID/root" would: its links are the caller's own root's.
+ * Source:  openat2(2), RESOLVE_IN_ROOT.
+ * Returns: a descriptor, or -1 with errno.
+ */
+int sbox_mount_open(int root, const char *path, int flags) must_check;
+
 enum sbox_mount_kind { SBOX_MOUNT_DIR, SBOX_MOUNT_FILE };
 /*
  * Opens (O_PATH) a place beneath a root, made with its parents when it is
- * missing.  Links are followed as if the root were "/": what an image holds
- * cannot lead out of it.
- * Source:  openat2(2), RESOLVE_IN_ROOT.
+ * missing, by sbox_mount_open().
  */
 int sbox_mount_place(struct sbox_why *w, int root, const char *path,
     enum sbox_mount_kind kind, int *out) must_check;
