@@ -236,6 +236,8 @@ def memory(tool, have):
         swap = os.path.join(where, "memory.memsw.limit_in_bytes")
         if os.path.exists(swap):
             tap.eq(value(swap), str(limit), "without swap")
+        tap.eq(value(where, "memory.kmem.tcp.limit_in_bytes"),
+               str(limit // 4), "and what its sockets hold")
     else:
         tap.eq(value(where, "memory.max"), str(limit), "bounded")
         tap.eq(value(where, "memory.oom.group"), "1", "dies as a whole")

@@ -225,7 +225,10 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .args = "SIZE",
 	    .doc = "Most memory of the processes; past it they are "
 		   "killed.\nFiles in memory (workspace_size, tmp_size, "
-		   "shm_size) are added to it." },
+		   "shm_size) are added to it.\n"
+		   "What sockets hold is part of it, but with control groups "
+		   "of version 1, where it is a quarter as much, at most 64m, "
+		   "beside it." },
 	{ .name = "pids",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_NUMBER,

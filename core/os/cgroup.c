@@ -23,6 +23,8 @@ enum {
 	CGROUP_V1_MAGIC = 0x27e0eb, /* CGROUP_SUPER_MAGIC */
 	CGROUP_CPU_PERIOD_US = 100 * 1000,
 	CGROUP_CPU_LEAST_US = 1000, /* the kernel's least quota */
+	CGROUP_SOCKETS_PART = 4, /* of the memory */
+	CGROUP_SOCKETS_MAX = 64 * 1024 * 1024,
 	CGROUP_POLL_MS = 1000, /* looks again, event or not */
 	CGROUP_STEP_MS = 10, /* between tries where there are no events */
 	CGROUP_NEST_MAX = 10000, /* groups removed from one leaf */
@@ -113,6 +115,23 @@ write_if_there(int dir, const char *file, const char *text)
 	return rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED ? SP_OK : rc;
 }
 
+/*
+ * What sockets hold has a counter of its own (v2 counts it as memory), and
+ * what it takes is taken from all of the host's sockets (net.ipv4.tcp_mem).
+ * Past it they get slow, nobody is killed.
+ */
+static int
+bound_sockets_v1(int dir, uint64_t memory)
+{
+	uint64_t bytes = memory / CGROUP_SOCKETS_PART;
+	int rc;
+
+	if (bytes > CGROUP_SOCKETS_MAX)
+		bytes = CGROUP_SOCKETS_MAX;
+	rc = cgroup_ctl_write_u64(dir, "memory.kmem.tcp.limit_in_bytes", bytes);
+	return rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED ? SP_OK : rc;
+}
+
 static int
 bound_memory_v1(int dir, uint64_t bytes)
 {
@@ -126,6 +145,8 @@ bound_memory_v1(int dir, uint64_t bytes)
 	if (rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED)
 		/* without swap accounting: as little as can be asked for */
 		rc = write_if_there(dir, "memory.swappiness", "0");
+	if (rc == SP_OK)
+		rc = bound_sockets_v1(dir, bytes);
 	return rc;
 }
 

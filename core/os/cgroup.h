@@ -67,7 +67,7 @@ struct cgroup {
 
 /*
  * Makes the leaf and sets its bounds: memory with group kill and without
- * swap, pids, cpu.
+ * swap (v1: what sockets hold apart), pids, cpu.
  * Context: keeper; blocks.
  * Parameters: parents, descriptors by hierarchy, borrowed.
  * Owner:   cgroup_close(); cgroup_remove() deletes it.
