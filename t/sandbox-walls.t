@@ -81,6 +81,10 @@ def credentials():
                      " say(sysc(16, 0, r, b'x'), sysc(16, 0, 0x100000000 + r, "
                      "b'x'))"), "1 1\n1 1\n1 1",
            "15: TIOCSTI, TIOCLINUX, TIOCSETD, also with high bits")
+    tap.eq(inside(k, "fd = os.open('/tmp/f', os.O_CREAT)\n"
+                     "for c in (1024, 1040):\n for v in (0, 1):\n"
+                     "  say(sysc(72, fd, c, v))"), "22\n22\n22\n22",
+           "nobody waits for a lease of the workload's")
     r = k.sh("tty; ls -l /dev/tty; cat </dev/tty; true")
     tap.ok(b"not a tty" in r.out, "15: no terminal", r)
     tap.ok(k.end(), "the sandbox ends")
@@ -240,6 +244,10 @@ def filesystems():
     tap.eq(inside(k, "m, s = os.openpty(); os.write(s, b'x'); "
                      "say(os.read(m, 1), os.ttyname(s))"),
            "b'x' /dev/pts/0", "a pseudo terminal works")
+    tap.eq(inside(k, "x = []\ntry:\n while len(x) < 300: "
+                     "x.append(os.open('/dev/ptmx', 2))\n"
+                     "except OSError as e: say(len(x), e.errno)"),
+           "64 28", "and their number is bounded apart from the host's")
     r = k.sh("echo out >/dev/stdout; echo err >/dev/stderr")
     tap.eq((r.out, r.err), (b"out\n", b"err\n"),
            "standard output can be opened again")

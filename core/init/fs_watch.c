@@ -16,8 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/hmap.h"
-#include "base/mem.h"
+#include "init/fs_dirs.h"
 #include "init/fs_note.h"
 #include "init/sbox_filter.h"
 #include "ipc/sandbox_msg.h"
@@ -27,7 +26,6 @@ enum {
 	WATCH_READ_BYTES = 16 * 1024,
 	WATCH_MESSAGE_BYTES = 8 * 1024, /* then it is sent */
 	WATCH_MESSAGE_MAX = 32 * 1024,
-	WATCH_DIRS_MAX = 16384, /* whose paths are remembered */
 	WATCH_FD_NOTES = 3,
 	WATCH_FD_WORKSPACE,
 	WATCH_FD_SOCK,
@@ -40,7 +38,7 @@ static const uint64_t watch_mask = FAN_CREATE | FAN_DELETE | FAN_MODIFY |
     FAN_EVENT_ON_CHILD;
 
 struct watcher {
-	struct hmap *dirs; /* key of a directory -> its path */
+	struct fs_dirs *dirs;
 	char base[SANDBOX_MSG_PATH_MAX + 1]; /* the workspace's own */
 	size_t base_n;
 	struct buf out;
@@ -106,33 +104,6 @@ watch_say_lost(struct watcher *w, uint8_t kind, uint64_t lost)
 
 /* ---- paths ------------------------------------------------------------------ */
 
-static void
-watch_forget(struct watcher *w)
-{
-	size_t pos = 0;
-	struct view key;
-	void *path;
-
-	while (hmap_next(w->dirs, &pos, &key, &path)) {
-		(void)hmap_del(w->dirs, key);
-		mem_free(path);
-	}
-}
-
-static void
-watch_remember(struct watcher *w, struct view key, struct view path)
-{
-	char *copy;
-
-	if (hmap_get(w->dirs, key) != NULL)
-		return;
-	if (hmap_count(w->dirs) >= WATCH_DIRS_MAX)
-		watch_forget(w);
-	copy = mem_strndup(path.n > 0 ? path.p : "", path.n);
-	if (copy != NULL && hmap_add(w->dirs, key, copy) != SP_OK)
-		mem_free(copy);
-}
-
 /* Of a descriptor, as the keeper's mounts have it: 0; SP_E_*. */
 static int
 watch_readlink(int proc, int fd, char *out, size_t max, size_t *n)
@@ -180,7 +151,7 @@ watch_find(struct watcher *w, struct view key, char *out, size_t *n)
 		return SP_E_NOTFOUND;
 	*n = got > w->base_n ? got - w->base_n - 1 : 0;
 	memcpy(out, path + got - *n, *n);
-	watch_remember(w, key, view_of(out, *n));
+	fs_dirs_add(w->dirs, key, view_of(out, *n));
 	return SP_OK;
 }
 
@@ -188,7 +159,7 @@ watch_find(struct watcher *w, struct view key, char *out, size_t *n)
 static int
 watch_path(struct watcher *w, const struct fs_note *note, char *out, size_t *n)
 {
-	const char *known = hmap_get(w->dirs, note->dir);
+	const char *known = fs_dirs_find(w->dirs, note->dir);
 	int rc = SP_OK;
 
 	if (known != NULL) {
@@ -255,7 +226,7 @@ watch_note(struct watcher *w, const struct fs_note *note)
 	size_t n = 0;
 
 	if (note->mask & FAN_Q_OVERFLOW) {
-		watch_forget(w);
+		fs_dirs_forget(w->dirs);
 		watch_say_lost(w, SANDBOX_NOTE_OVERFLOW, 0);
 		return;
 	}
@@ -278,9 +249,9 @@ watch_note(struct watcher *w, const struct fs_note *note)
 		return;
 	/* paths beneath it are others now */
 	if (note->mask & (FAN_MOVED_FROM | FAN_MOVED_TO | FAN_DELETE))
-		watch_forget(w);
+		fs_dirs_forget(w->dirs);
 	else if ((note->mask & FAN_CREATE) && note->target.p != NULL)
-		watch_remember(w, note->target, view_of(path, n));
+		fs_dirs_add(w->dirs, note->target, view_of(path, n));
 }
 
 static void __attribute__((noreturn)) watch_run(struct watcher *w)
@@ -364,7 +335,7 @@ watch_child(const struct fs_watch *c, int notes, int sock, struct view filter)
 
 	(void)prctl(PR_SET_NAME, "sallyport-watch", 0, 0, 0);
 	buf_init(&w.out, WATCH_MESSAGE_MAX);
-	w.dirs = hmap_new(WATCH_DIRS_MAX);
+	w.dirs = fs_dirs_new();
 	if (w.dirs == NULL || buf_reserve(&w.out, WATCH_MESSAGE_MAX) != SP_OK ||
 	    watch_descriptors(notes, c->workspace, sock) != SP_OK ||
 	    watch_readlink(WATCH_FD_PROC, WATCH_FD_WORKSPACE, w.base,

@@ -12,6 +12,8 @@
 #include "init/sbox_mount.h"
 #include "os/fd.h"
 
+#define DEV_PTYS "64"
+
 enum { DEV_BYTES = 64 * 1024, DEV_INODES = 64, SHM_INODES = 65536 };
 
 static const struct {
@@ -81,8 +83,9 @@ mount_beneath(struct sbox_why *w, int dev, const char *name, int mnt)
 static int
 make_pts(struct sbox_why *w, int dev)
 {
+	/* a bound of its own: the host's is shared with everybody else's */
 	static const char *const options[] = { "newinstance", NULL, "ptmxmode",
-		"0666", "mode", "0620", NULL };
+		"0666", "mode", "0620", "max", DEV_PTYS, NULL };
 	static const struct sbox_mount_fs fs = { "devpts", options,
 		MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC };
 	int mnt = -1, rc = sbox_mount_new(w, &fs, &mnt);

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -18,6 +19,9 @@
 #ifndef TIOCLINUX
 #define TIOCLINUX 0x541C
 #endif
+#ifndef F_SETDELEG
+#define F_SETDELEG 1040 /* Linux 6.19 */
+#endif
 
 #if defined(__s390__) || defined(__s390x__)
 enum { CLONE_FLAGS_ARG = 1 };
@@ -34,6 +38,12 @@ enum { CLONE_FLAGS_ARG = 0 };
 		name, when, arg, value, 0, EPERM, condition, why \
 	}
 
+/* as where a file system has none */
+#define LEASE(name, value, condition) \
+	{ \
+		name, SBOX_FILTER_EQUAL, 1, value, 0, EINVAL, condition, lease \
+	}
+
 static const char mounting[] = "what is mounted where is the sandbox's wall";
 static const char spaces[] = "new namespaces open the kernel to a fake root";
 static const char tracing[] = "reaches into other processes";
@@ -41,6 +51,7 @@ static const char attack[] = "kernel code that workloads have no use for";
 static const char uring[] = "does file and socket work past this filter";
 static const char keyring[] = "keyrings outlive the sandbox";
 static const char host[] = "belongs to the host";
+static const char lease[] = "makes whoever opens the file wait for its holder";
 static const char typing[] = "types into a terminal that others read";
 
 static const struct sbox_filter_row rows[] = {
@@ -110,6 +121,10 @@ static const struct sbox_filter_row rows[] = {
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCSTI, "TIOCSTI", typing),
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCLINUX, "TIOCLINUX", typing),
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCSETD, "TIOCSETD", attack),
+	LEASE("fcntl", F_SETLEASE, "F_SETLEASE"),
+	LEASE("fcntl64", F_SETLEASE, "F_SETLEASE"),
+	LEASE("fcntl", F_SETDELEG, "F_SETDELEG"),
+	LEASE("fcntl64", F_SETDELEG, "F_SETDELEG"),
 	{ "socket", SBOX_FILTER_FAMILY, 0, FAMILIES, 0, EAFNOSUPPORT,
 	    "of a domain other than unix, inet, inet6, netlink", attack },
 	{ "socketpair", SBOX_FILTER_FAMILY, 0, FAMILIES, 0, EAFNOSUPPORT,
