@@ -53,11 +53,10 @@ names_a_key(const struct roster *o, struct view text)
 		if (n < CLIENT_WORD_MIN)
 			continue;
 		/* so many are no name of anything */
-		if (++words > CLIENT_WORDS_MAX ||
-		    roster_by_key(o, word) != NULL || roster_ended(o, word))
+		if (++words > CLIENT_WORDS_MAX || roster_knows(o, word))
 			return true;
 	}
-	return roster_by_key(o, text) != NULL || roster_ended(o, text);
+	return roster_knows(o, text);
 }
 
 /* A credential of the request's own: in whatever field it came. */

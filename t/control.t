@@ -127,11 +127,17 @@ def ctl(d):
     r = subprocess.run([CTL, "sessions", "end", "two"], env=env, check=False,
                        capture_output=True, text=True)
     tap.eq(r.returncode, 0, "SALLYPORT_CONTROL names the socket, too")
-    for path in ("relative", d.socket + "x"):
+    for path, word in (("relative", "not found"),
+                       (d.socket + "x", "not found"),
+                       ("/" + "x" * 200, "limit"), ("", "empty")):
         r = subprocess.run([CTL, "-S", path, "sessions"], check=False,
                            capture_output=True, text=True)
-        tap.ok(r.returncode == 2 and r.stderr, f"no socket at {path[-8:]}",
-               r.stderr)
+        tap.ok(r.returncode == 2 and word in r.stderr,
+               f"no socket at {path[-8:]}", r.stderr)
+    folder, name = os.path.split(d.socket)
+    r = subprocess.run([CTL, "-S", name, "sessions"], check=False, cwd=folder,
+                       capture_output=True, text=True)
+    tap.eq(r.returncode, 0, "a path from where the caller stands")
 
 
 def lives(d):

@@ -190,6 +190,9 @@ def statuses(d):
     rc, _, err = d.ctl("exec", "nowhere", "--", "/bin/true")
     tap.ok(rc == 125 and b"no environment of that name" in err,
            "an environment that is not there", (rc, err))
+    rc, _, err = d.ctl("exec", "--timeout", "1.5", "echo", "--", "true")
+    tap.ok(rc == 125 and b"whole seconds" in err,
+           "half a second is told", err)
     tap.eq(d.ctl("exec", "--timeout", "1", "echo", "--", "sleep", "600")[0],
            124, "one that takes too long")
     rc, out, _ = d.ctl("exec", "--env", "A=b c", "--env", "SP_TEST_GONE",

@@ -71,21 +71,28 @@ read_url(const char *url, struct place *out, const char **why)
 }
 
 static int
+connect_one(int family, const struct sockaddr *a, socklen_t n, int *out)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = SP_OK;
+
+	if (fd < 0 || connect(fd, a, n) != 0) {
+		rc = err_from_errno(errno);
+		fd_close(&fd);
+	}
+	*out = fd;
+	return rc;
+}
+
+static int
 connect_unix(const struct place *at, int *out)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int fd, rc = SP_OK;
 
 	if (at->host.n >= sizeof(a.sun_path))
 		return SP_E_LIMIT;
 	memcpy(a.sun_path, at->host.p, at->host.n);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0)
-		rc = err_from_errno(errno);
-	if (rc != SP_OK)
-		fd_close(&fd);
-	*out = fd;
-	return rc;
+	return connect_one(AF_UNIX, (const struct sockaddr *)&a, sizeof(a),
+	    out);
 }
 
 static int
@@ -94,20 +101,17 @@ connect_tcp(const struct place *at, int *out)
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list, *a;
 	char host[HOST_MAX], port[8];
-	int fd = -1;
+	int fd = -1, rc = SP_E_DNS;
 
 	(void)snprintf(host, sizeof(host), "%.*s", VIEW_ARG(at->host));
 	(void)snprintf(port, sizeof(port), "%.*s", VIEW_ARG(at->port));
 	if (getaddrinfo(host, port, &hints, &list) != 0)
-		return SP_E_DNS;
-	for (a = list; a != NULL && fd < 0; a = a->ai_next) {
-		fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0)
-			fd_close(&fd);
-	}
+		return rc;
+	for (a = list; a != NULL && rc != SP_OK; a = a->ai_next)
+		rc = connect_one(a->ai_family, a->ai_addr, a->ai_addrlen, &fd);
 	freeaddrinfo(list);
 	*out = fd;
-	return fd >= 0 ? SP_OK : SP_E_REFUSED;
+	return rc;
 }
 
 static int

@@ -88,7 +88,7 @@ door_episode_keyed(struct gate_request *r, const struct conf_environment *env,
 	if (r->location->token != NULL ||
 	    session_key(&r->x->request.fields, &key) != SP_OK || key.p == NULL)
 		return GATE_PASS;
-	s = roster_by_key(o, key);
+	s = roster_by_key(o, key, NULL);
 	if (s == NULL && !roster_ready(o) &&
 	    door_count(gate_episodes(r->gate), env, &ep) > 1)
 		return gate_deny(r, 503, "no_sessions",

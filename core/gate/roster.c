@@ -114,13 +114,28 @@ roster_digest(struct view key, uint8_t out[SESSION_MSG_KEY])
 }
 
 struct roster_session *
-roster_by_key(const struct roster *o, struct view key)
+roster_by_key(const struct roster *o, struct view key, bool *ended)
 {
 	uint8_t sum[SESSION_MSG_KEY];
+	struct view digest = view_of(sum, sizeof(sum));
+	bool past = ended != NULL && hmap_count(o->ended) > 0;
 
-	if (hmap_count(o->by_key) == 0 || roster_digest(key, sum) != SP_OK)
+	if (ended != NULL)
+		*ended = false;
+	if ((hmap_count(o->by_key) == 0 && !past) ||
+	    roster_digest(key, sum) != SP_OK)
 		return NULL;
-	return hmap_get(o->by_key, view_of(sum, sizeof(sum)));
+	if (past)
+		*ended = hmap_get(o->ended, digest) != NULL;
+	return hmap_get(o->by_key, digest);
+}
+
+bool
+roster_knows(const struct roster *o, struct view key)
+{
+	bool ended;
+
+	return roster_by_key(o, key, &ended) != NULL || ended;
 }
 
 static void
@@ -221,15 +236,6 @@ roster_remember(struct roster *o, const struct roster_session *s)
 	if (hmap_set(o->ended, roster_key_view(s), slot) != SP_OK)
 		log_debug("the key of an ended session is not remembered");
 	o->ended_n++;
-}
-
-bool
-roster_ended(const struct roster *o, struct view key)
-{
-	uint8_t sum[SESSION_MSG_KEY];
-
-	return hmap_count(o->ended) > 0 && roster_digest(key, sum) == SP_OK &&
-	    hmap_get(o->ended, view_of(sum, sizeof(sum))) != NULL;
 }
 
 void

@@ -56,10 +56,15 @@ size_t roster_count(const struct roster *o); /* open sessions */
 void roster_each(const struct roster *o,
     void (*fn)(void *arg, const struct roster_session *s), void *arg);
 struct roster_session *roster_find(const struct roster *o, struct view id);
-/* By SHA-256 of the key, so that the time tells nothing of others. */
-struct roster_session *roster_by_key(const struct roster *o, struct view key);
-/* One of the last 4096 that ended since the start had that key. */
-bool roster_ended(const struct roster *o, struct view key);
+/*
+ * By SHA-256 of the key, so that the time tells nothing of others.
+ * Parameters: ended, out: one of the last 4096 that ended since the start had
+ *          that key; NULL allowed.
+ */
+struct roster_session *roster_by_key(const struct roster *o, struct view key,
+    bool *ended);
+/* Whether it is, or was, a key. */
+bool roster_knows(const struct roster *o, struct view key);
 /* The digest that stands for a key: 0; SP_E_NOMEM. */
 int roster_digest(struct view key, uint8_t out[SESSION_MSG_KEY]) must_check;
 /*

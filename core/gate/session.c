@@ -160,6 +160,7 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 {
 	const struct roster *o = r->gate != NULL ? gate_roster(r->gate) : NULL;
 	struct roster_session *s = NULL;
+	bool ended = false;
 	struct view key;
 	int rc;
 
@@ -172,14 +173,14 @@ session_find(struct gate_request *r, const struct conf_capture *capture,
 		 * matter */
 		return open ? session_unkeyed(r, out) : rc;
 	if (key.p != NULL && o != NULL)
-		s = roster_by_key(o, key);
+		s = roster_by_key(o, key, &ended);
 	if (s != NULL)
 		return session_take(r, s, out);
 	if (key.p != NULL && o != NULL && !roster_ready(o) &&
 	    (!open || capture != NULL))
 		return SP_E_STATE;
 	/* what was a session's key is no habit: its budget has not come back */
-	if (key.p != NULL && o != NULL && roster_ended(o, key))
+	if (ended)
 		return SP_E_GONE;
 	return open ? session_unkeyed(r, out) : SP_E_DENIED;
 }

@@ -106,13 +106,17 @@ unmake_dirs(const int parents[CGROUP_HIERARCHIES], const char *name, int upto)
 			(void)unlinkat(parents[h], name, AT_REMOVEDIR);
 }
 
-/* Like cgroup_ctl_write(), for what kernels may lack. */
+/* What was written is something that kernels may lack. */
+static int
+if_there(int rc)
+{
+	return rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED ? SP_OK : rc;
+}
+
 static int
 write_if_there(int dir, const char *file, const char *text)
 {
-	int rc = cgroup_ctl_write(dir, file, text);
-
-	return rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED ? SP_OK : rc;
+	return if_there(cgroup_ctl_write(dir, file, text));
 }
 
 /*
@@ -124,12 +128,11 @@ static int
 bound_sockets_v1(int dir, uint64_t memory)
 {
 	uint64_t bytes = memory / CGROUP_SOCKETS_PART;
-	int rc;
 
 	if (bytes > CGROUP_SOCKETS_MAX)
 		bytes = CGROUP_SOCKETS_MAX;
-	rc = cgroup_ctl_write_u64(dir, "memory.kmem.tcp.limit_in_bytes", bytes);
-	return rc == SP_E_NOTFOUND || rc == SP_E_UNSUPPORTED ? SP_OK : rc;
+	return if_there(
+	    cgroup_ctl_write_u64(dir, "memory.kmem.tcp.limit_in_bytes", bytes));
 }
 
 static int

@@ -206,6 +206,11 @@ static const struct {
 	{ SB("read_write /tmp/x /tmp;"), "contain each other" },
 	{ SB("read_only /opt/a; read_write /opt;"),
 	    "\"/opt\" in \"read_write\" covers \"/opt/a\"" },
+	{ SB("read_only /tmp/a;"),
+	    "path \"/tmp\" in \"read_write\", as by default, covers "
+	    "\"/tmp/a\" in \"read_only\"; expected different directories: "
+	    "say \"read_write /var/tmp;\"" },
+	{ SB("read_only /tmp/a; read_write /var/tmp;"), NULL },
 	{ SB("read_only /opt; read_write /opt/a;"), NULL },
 	{ SB("rootfs /i; read_only /usr;"),
 	    "sandbox has \"rootfs\" and \"read_only\" (at t:1)" },
