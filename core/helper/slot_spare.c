@@ -143,8 +143,9 @@ start_one(struct slot_spare *s, size_t i)
 		s->of[i].pid = -1;
 		return rc;
 	}
-	/* one that is gone by now is reaped soon */
-	return channel_send(s->of[i].c, MESSAGE_KEEPER_SPARE, VIEW_NONE, -1);
+	rc = channel_send(s->of[i].c, MESSAGE_KEEPER_SPARE, VIEW_NONE, -1);
+	/* one that is gone by now was started, and is reaped soon */
+	return rc == SP_E_GONE ? SP_OK : rc;
 }
 
 static void

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "helper/slot_spare.h"
+#include "os/fd.h"
 #include "tap.h"
 
 enum {
@@ -226,5 +227,8 @@ main(void)
 	test_told(p);
 	test_spawn();
 	poller_free(p);
+	log_set_fd(STDERR_FILENO);
+	fd_close(&log[0]);
+	fd_close(&log[1]);
 	return tap_done();
 }
