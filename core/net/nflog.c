@@ -115,7 +115,9 @@ nflog_next(struct view *rest, struct nflog_packet *out)
 
 	while (rest->n > 0) {
 		h = (const void *)rest->p;
-		if (rest->n > INT_MAX || !mnl_nlmsg_ok(h, (int)rest->n))
+		/* the library takes a length past INT_MAX for a negative one */
+		if (rest->n > INT_MAX || !mnl_nlmsg_ok(h, (int)rest->n) ||
+		    h->nlmsg_len > rest->n)
 			return SP_E_PROTO;
 		/* its attributes are looked for up to here */
 		n = NLMSG_ALIGN((size_t)h->nlmsg_len);
