@@ -139,8 +139,8 @@ def conversation(d):
     for n in (1 << 16, 3 << 20, 12 << 20):
         tap.eq(len(said(d.tool(ep, "big", bytes=n))), n, f"{n} bytes")
     got = json.loads(said(d.tool(ep, "where")))
-    tap.eq((got["cwd"], got["uid"] != 0), ("/workspace", True),
-           "where it is, and as whom")
+    tap.eq((got["cwd"], got["uid"] != 0), ("/home/worker", True),
+           "not where agents write, and as whom")
     return ep
 
 

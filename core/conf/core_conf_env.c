@@ -321,7 +321,10 @@ const struct conf_directive core_conf_env[] = {
 		"It is ready when it answers, and which of the two it serves "
 		"is found out then.\nNo shell reads the "
 		"command, and its program may not lie where episodes "
-		"write.",
+		"write.\n"
+		"It starts in its HOME, which no other sandbox has, and not "
+		"in the workspace: an interpreter would take an agent's "
+		"modules from there.",
 	    .def_doc = "none" },
 	{ .name = "worker_start_timeout",
 	    .scopes = CONF_ENVIRONMENT,

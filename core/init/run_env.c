@@ -81,6 +81,19 @@ env_add(struct arena *a, struct env_list *l, const struct sandbox_list *from)
 	return rc;
 }
 
+/*
+ * Interpreters look for modules where they are started, and into the workspace
+ * agents write: the worker's is HOME, which nobody else's sandbox has.  As an
+ * ordinary user without walls there is the one folder.
+ */
+static const char *
+default_cwd(const struct sbox *b)
+{
+	return b->spec->side == SANDBOX_WORKER && b->folder[0] == '\0'
+	    ? sbox_home(b)
+	    : "/workspace";
+}
+
 enum { ENV_OWN_MAX = 16 }; /* defaults, event pipe, NULL */
 
 int
@@ -95,7 +108,7 @@ run_env_make(const struct sbox *b, const struct sandbox_run *run,
 	l.max = b->spec->env.n + run->env.n + ENV_OWN_MAX;
 	l.v = arena_zalloc(a, (l.max + 1) * sizeof(l.v[0]));
 	out->argv = arena_zalloc(a, (run->argv.n + 1) * sizeof(out->argv[0]));
-	out->cwd = run->cwd.n > 0 ? arena_strdup(a, run->cwd) : "/workspace";
+	out->cwd = run->cwd.n > 0 ? arena_strdup(a, run->cwd) : default_cwd(b);
 	if (l.v == NULL || out->argv == NULL || out->cwd == NULL)
 		return SP_E_NOMEM;
 	for (i = 0; i < run->argv.n; i++) {
