@@ -40,6 +40,10 @@ environment net {{
     sandbox {{ memory 64m; uid {uid_net} 4096; }}
     egress {{ allow tcp 203.0.113.0/24 443; }}
 }}
+environment brief {{
+    workspace_size 4m; episodes 1;
+    sandbox {{ memory 64m; tmp_size 4m; shm_size 1m; lifetime 1s; }}
+}}
 server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
 """
 ASK = """
@@ -271,7 +275,18 @@ def memory(d):
         tap.skip("too much memory", "no controller bounds it on this host")
     else:
         tap.ok(rc == 137 or rc == 1, "too much memory ends it", (rc, err))
+    if rc == 137:
+        rc, _, err = d.exec("/bin/sh", "-c", "python3 -c 'b = bytearray(512 "
+                            "<< 20)'; exit 0")
+        tap.ok(rc == 137 and b"oom" in err,
+               "and its parent, whatever that says", (rc, err))
     tap.eq(d.exec("/bin/true")[0], 0, "and nothing else")
+
+
+def lifetime(d):
+    rc, _, err = d.ctl("exec", "brief", "--", "sleep", "1000")
+    tap.ok(rc == 124 and b"timeout" in err, "its environment's lifetime, too",
+           (rc, err))
 
 
 def network(d):
@@ -434,7 +449,7 @@ def main():
             if not tap.ok(rc == 0, "a sandbox is to be had", err):
                 tap.done()
             for test in (statuses, bytes_through, looks, signals, memory,
-                         network, at_once, stays):
+                         lifetime, network, at_once, stays):
                 test(d)
             model(d, up)
             all_gone(d, "everything is gone")

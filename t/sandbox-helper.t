@@ -767,9 +767,9 @@ def test_ends():
     ep = d.create()
     h = d.begin(ep, ["/bin/sleep", "1000"])
     d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
-    _, body, _ = d.wait(ENDED)
+    _, body, _ = d.wait((EXITED, ENDED))
     tap.eq((struct.unpack_from("<II", body), body[12]), (ep, 3),
-           "one that lasts too long ends by its lifetime")
+           "one that lasts too long ends by its lifetime, and all in it")
     tap.eq(d.stop(), 0, "a stop")
     tap.eq(leaves(), [], "no control group is left")
 

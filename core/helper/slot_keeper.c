@@ -424,6 +424,23 @@ keeper_on_shared(struct slot_keeper *k, struct channel_msg *m)
 	return SP_OK;
 }
 
+/*
+ * Killed because the time of the whole is up: what is told of the slot's end
+ * is told of each that it ended.
+ */
+static bool
+ends_with_all(const struct slot *s, const struct channel_msg *m)
+{
+	struct wire w;
+
+	if (m->type != MESSAGE_KEEPER_EXITED || s->state != SLOT_ENDING ||
+	    s->asked || s->end != SANDBOX_END_TIMEOUT)
+		return false;
+	wire_init(&w, m->body);
+	(void)wire_u32(&w);
+	return wire_u8(&w) == SANDBOX_END_SIGNAL && wire_u8(&w) == SIGKILL;
+}
+
 /* The answer to a call, or a part of it. */
 static int
 keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
@@ -453,7 +470,7 @@ keeper_on_answer(struct slot_keeper *k, struct channel_msg *m)
 	owners = c->owners;
 	own = c->own;
 	own_arg = c->own_arg;
-	heard = !c->forgotten && s->owned;
+	heard = !c->forgotten && s->owned && !ends_with_all(s, m);
 	if (last)
 		call_remove(s, c);
 	m->fd = -1;

@@ -73,19 +73,21 @@ time_us(const struct timeval *t)
 static void
 say_exited(struct keeper_proc *p, int status, const struct rusage *ru)
 {
+	enum sandbox_end end = SANDBOX_END_EXIT;
+	uint8_t code = (uint8_t)WEXITSTATUS(status);
 	struct buf *b;
-	enum sandbox_end end;
-	uint8_t code;
 
 	if (WIFSIGNALED(status)) {
 		end = SANDBOX_END_SIGNAL;
 		code = (uint8_t)WTERMSIG(status);
-		if (code == SIGKILL && !p->killed &&
-		    keeper_watch_oom_kills(p->k) > p->oom_kills)
-			end = SANDBOX_END_OOM;
-	} else {
-		end = SANDBOX_END_EXIT;
-		code = (uint8_t)WEXITSTATUS(status);
+	}
+	/*
+	 * However it ended itself: with one that was killed for memory the
+	 * sandbox ends, and its parent may just have been quicker.
+	 */
+	if (!p->killed && keeper_watch_oom_kills(p->k) > p->oom_kills) {
+		end = SANDBOX_END_OOM;
+		code = SIGKILL;
 	}
 	if (p->timed_out)
 		end = SANDBOX_END_TIMEOUT;

@@ -68,13 +68,13 @@ say_oom(struct keeper *k, uint64_t kills)
 uint64_t
 keeper_watch_oom_kills(struct keeper *k)
 {
-	struct cgroup_usage u;
+	uint64_t kills = 0;
 
-	memset(&u, 0, sizeof(u));
-	if (k->box.cgroup_made && cgroup_usage(&k->box.cgroup, &u) == SP_OK &&
-	    u.oom_kills > k->oom_kills) {
-		k->oom_kills = u.oom_kills;
-		say_oom(k, u.oom_kills);
+	if (k->box.cgroup_made &&
+	    cgroup_oom_kills(&k->box.cgroup, &kills) == SP_OK &&
+	    kills > k->oom_kills) {
+		k->oom_kills = kills;
+		say_oom(k, kills);
 		/* v1 picks one; half a workload is no better than none */
 		if (k->box.cgroup.v1[CGROUP_MEMORY])
 			sbox_kill(&k->box);

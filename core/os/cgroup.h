@@ -118,6 +118,11 @@ struct cgroup_usage {
 	bool has_cpu, has_memory, has_pids;
 };
 int cgroup_usage(const struct cgroup *g, struct cgroup_usage *u) must_check;
+/*
+ * The processes that were killed for want of memory, counted before they die:
+ * 0; SP_E_UNSUPPORTED or SP_E_NOTFOUND, nobody counts them; SP_E_*.
+ */
+int cgroup_oom_kills(const struct cgroup *g, uint64_t *n) must_check;
 /* Process ids in it and in what nests in it, at most max; *n of them. */
 int cgroup_processes(const struct cgroup *g, int *pids, size_t max,
     size_t *n) must_check;

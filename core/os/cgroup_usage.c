@@ -40,6 +40,16 @@ usage_cpu(const struct cgroup *g, struct cgroup_usage *u, int *worst)
 	u->cpu_us = ns / 1000;
 }
 
+int
+cgroup_oom_kills(const struct cgroup *g, uint64_t *n)
+{
+	return g->fd[CGROUP_MEMORY] < 0
+	    ? SP_E_UNSUPPORTED
+	    : cgroup_ctl_key(g->fd[CGROUP_MEMORY],
+		  g->v1[CGROUP_MEMORY] ? "memory.oom_control" : "memory.events",
+		  "oom_kill", n);
+}
+
 static void
 usage_memory(const struct cgroup *g, struct cgroup_usage *u, int *worst)
 {
@@ -59,10 +69,7 @@ usage_memory(const struct cgroup *g, struct cgroup_usage *u, int *worst)
 		      &u->memory_peak_bytes),
 		worst))
 		u->memory_peak_bytes = u->memory_bytes;
-	(void)tell(cgroup_ctl_key(dir,
-		       v1 ? "memory.oom_control" : "memory.events", "oom_kill",
-		       &u->oom_kills),
-	    worst);
+	(void)tell(cgroup_oom_kills(g, &u->oom_kills), worst);
 }
 
 int
