@@ -262,7 +262,7 @@ static int
 start_ordinary(const struct ep_env *v)
 {
 	const struct conf_environment *env = v->env;
-	const struct buf *why = &v->e->guarantee.text[GUARANTEE_EGRESS];
+	const struct buf *why = &v->e->guarantee.text[GUARANTEE_RELAY];
 	bool udp = false;
 	size_t i;
 
@@ -278,7 +278,7 @@ start_ordinary(const struct ep_env *v)
 		complain("%s:%u: environment \"%.*s\": a rule for udp needs "
 			 "via veth, and that a start as root",
 		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
-	else if (env->has_egress && !v->e->guarantee.have[GUARANTEE_EGRESS])
+	else if (env->has_egress && !v->e->guarantee.have[GUARANTEE_RELAY])
 		complain("%s:%u: environment \"%.*s\": egress cannot be had: "
 			 "%.*s",
 		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
@@ -354,6 +354,27 @@ start_env(struct episodes *e, const struct conf_environment *env)
 	return e->p != NULL ? start_seed_job(v) : start_seed(v);
 }
 
+static void
+start_too_much(const struct conf_environment *env, uint64_t before,
+    uint64_t have)
+{
+	char others[80] = "";
+
+	if (before > 0)
+		(void)snprintf(others, sizeof(others),
+		    ", and the %" PRIu64 " MiB of the environments before it",
+		    before >> 20);
+	complain("%s:%u: environment \"%.*s\": %" PRIu64
+		 " episodes and warm ones of %" PRIu64
+		 " MiB each (memory, workspace, /tmp, shm)%s%s are more than "
+		 "this host's %" PRIu64 " MiB; expected fewer or smaller ones",
+	    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+	    env->episodes + env->warm, conf_env_memory(env) >> 20,
+	    conf_env_grades(env) ? ", as much again for grading each episode"
+				 : "",
+	    others, have >> 20);
+}
+
 /* All that may be in use at once, against what the host has. */
 static int
 start_memory(const struct conf *c)
@@ -372,18 +393,7 @@ start_memory(const struct conf *c)
 			continue;
 		all = conf_env_admitted(env, slot_sides(env));
 		if (all > have - want) {
-			complain("%s:%u: environment \"%.*s\": %" PRIu64
-				 " episodes and warm ones of %" PRIu64
-				 " MiB each (memory, workspace, /tmp, shm)%s "
-				 "are more than this host's %" PRIu64
-				 " MiB; expected fewer or smaller ones",
-			    env->pos.file, env->pos.line, VIEW_ARG(env->name),
-			    env->episodes + env->warm,
-			    conf_env_memory(env) >> 20,
-			    conf_env_grades(env) ? ", and as much again for "
-						   "grading each episode,"
-						 : "",
-			    have >> 20);
+			start_too_much(env, want, have);
 			return SP_E_CONF;
 		}
 		want += all;
@@ -552,17 +562,19 @@ start_try(struct episodes *e)
 
 /* ---- all of it -------------------------------------------------------------- */
 
-/* The way that has to be tried: by veth for root, else by relay. */
+/* Whether some environment goes that way: an ordinary user has the relay. */
 static bool
-wants_egress(const struct conf *c, bool privileged)
+wants(const struct conf *c, bool privileged, bool veth)
 {
+	const struct conf_environment *env;
 	size_t i;
 
-	for (i = 0; i < c->environments_n; i++)
-		if (c->environments[i]->has_egress &&
-		    (!privileged ||
-			c->environments[i]->via != CONF_ENV_VIA_RELAY))
+	for (i = 0; i < c->environments_n; i++) {
+		env = c->environments[i];
+		if (env->has_egress &&
+		    (privileged && env->via != CONF_ENV_VIA_RELAY) == veth)
 			return true;
+	}
 	return false;
 }
 
@@ -597,8 +609,8 @@ start_host(struct episodes *e)
 	struct guarantee_world gw = {
 		.privileged = e->world.privileged,
 		.roles_apart = e->world.ids->change,
-		.wants_egress =
-		    wants_egress(e->world.conf, e->world.privileged),
+		.wants_veth = wants(e->world.conf, e->world.privileged, true),
+		.wants_relay = wants(e->world.conf, e->world.privileged, false),
 	};
 	int rc;
 

@@ -19,8 +19,9 @@ enum { GUARANTEE_TEXT_MAX = 1024, GUARANTEE_LANDLOCK_MIN = 1 };
 #define FACT(f) (1u << GUARANTEE_##f)
 
 /*
- * What each guarantee stands on.  EGRESS counts only for environments with
- * rules: without any there is no device to be ruled.
+ * What each guarantee stands on.  Of VETH and RELAY an environment with rules
+ * needs the one that it takes, and one without any none: there is no device
+ * to be ruled.  CPU counts where there is a bound.
  */
 static const struct {
 	unsigned guarantee; /* enum conf_env_guarantee */
@@ -31,7 +32,8 @@ static const struct {
 	    FACT(ROOT) | FACT(NAMESPACES) | FACT(LANDLOCK),
 	    "assets are in no mount namespace of a workload, and root's "
 	    "alone" },
-	{ CONF_ENV_EGRESS_CONTROL, FACT(NETNS) | FACT(EGRESS) | FACT(SECCOMP),
+	{ CONF_ENV_EGRESS_CONTROL,
+	    FACT(NETNS) | FACT(VETH) | FACT(RELAY) | FACT(SECCOMP),
 	    "a network namespace of its own; nftables with default deny, or no "
 	    "device at all" },
 	{ CONF_ENV_PRIVILEGE_DROP,
@@ -165,35 +167,40 @@ probe_cgroups(struct guarantee *g, const struct guarantee_world *w)
 	return rc;
 }
 
+/* A probe that is not wanted is not made: nothing asks for what it says. */
+static int
+probe_one(struct guarantee *g, enum guarantee_fact f, const char *yes,
+    int (*probe)(bool, struct buf *), int how)
+{
+	struct buf err = BUF_INIT(GUARANTEE_TEXT_MAX / 2);
+	int rc, one = how < 0 ? SP_OK : probe(how == 1, &err);
+
+	g->have[f] = one == SP_OK;
+	rc = one == SP_OK ? buf_add_str(&g->text[f], how < 0 ? "" : yes)
+			  : buf_add_view(&g->text[f], buf_view(&err));
+	buf_clear(&err);
+	return rc;
+}
+
 static int
 probe_net(struct guarantee *g, const struct guarantee_world *w)
 {
-	struct buf err = BUF_INIT(GUARANTEE_TEXT_MAX / 2);
-	int rc, one;
+	static const char veth[] = "veth, nftables, NFLOG",
+			  relay[] = "relay, nftables, NFLOG";
+	int (*probe)(bool, struct buf *) =
+	    w->privileged ? netns_probe : netns_probe_user;
+	/* root's namespace without a link is tried with the relay's rules */
+	int how = w->privileged ? 0 : 1;
+	int rc;
 
-	one = w->privileged ? netns_probe(false, &err)
-			    : netns_probe_user(false, &err);
-	g->have[GUARANTEE_NETNS] = one == SP_OK;
-	rc = one == SP_OK
-	    ? buf_add_str(&g->text[GUARANTEE_NETNS],
-		  "a namespace without a device")
-	    : buf_add_view(&g->text[GUARANTEE_NETNS], buf_view(&err));
-	buf_truncate(&err, 0);
-	if (!w->wants_egress)
-		one = SP_OK;
-	else if (w->privileged)
-		one = netns_probe(true, &err);
-	else
-		one = netns_probe_user(true, &err);
-	g->have[GUARANTEE_EGRESS] = one == SP_OK;
-	if (rc == SP_OK && one == SP_OK)
-		rc = buf_add_str(&g->text[GUARANTEE_EGRESS],
-		    !w->wants_egress    ? "nothing to rule: no device"
-			: w->privileged ? "veth, nftables, NFLOG"
-					: "relay, nftables, NFLOG");
-	else if (rc == SP_OK)
-		rc = buf_add_view(&g->text[GUARANTEE_EGRESS], buf_view(&err));
-	buf_clear(&err);
+	rc = probe_one(g, GUARANTEE_NETNS, "a namespace without a device",
+	    probe, 0);
+	if (rc == SP_OK)
+		rc = probe_one(g, GUARANTEE_VETH, veth, netns_probe,
+		    w->wants_veth ? 1 : -1);
+	if (rc == SP_OK)
+		rc = probe_one(g, GUARANTEE_RELAY, relay, probe,
+		    w->wants_relay ? how : -1);
 	return rc;
 }
 
@@ -249,6 +256,24 @@ guarantee_clear(struct guarantee *g)
 		buf_clear(&g->text[i]);
 }
 
+static bool
+is_needed(const struct guarantee *g, const struct conf_environment *env,
+    unsigned f)
+{
+	bool veth = g->have[GUARANTEE_ROOT] && env->via != CONF_ENV_VIA_RELAY;
+
+	switch (f) {
+	case GUARANTEE_VETH:
+		return env->has_egress && veth;
+	case GUARANTEE_RELAY:
+		return env->has_egress && !veth;
+	case GUARANTEE_CPU:
+		return env->cpu_milli > 0;
+	default:
+		return true;
+	}
+}
+
 /* The facts of a row that this environment needs and that are not there. */
 static unsigned
 row_missing(const struct guarantee *g, const struct conf_environment *env,
@@ -262,11 +287,21 @@ row_missing(const struct guarantee *g, const struct conf_environment *env,
 	for (i = 0; i < GUARANTEE_FACTS; i++) {
 		if (!(guarantee_rows[row].facts & (1u << i)) || g->have[i])
 			continue;
-		if (i == GUARANTEE_EGRESS && !env->has_egress)
-			continue;
-		missing |= 1u << i;
+		if (is_needed(g, env, i))
+			missing |= 1u << i;
 	}
 	return missing;
+}
+
+static const char *
+row_means(const struct conf_environment *env, size_t row)
+{
+	if (guarantee_rows[row].guarantee == CONF_ENV_RESOURCE_ISOLATION &&
+	    env->cpu_milli == 0)
+		return "control groups bound memory and processes, and not "
+		       "processor time (cpu off); workspace and /tmp are "
+		       "bounded";
+	return guarantee_rows[row].means;
 }
 
 static const char *
@@ -343,7 +378,7 @@ guarantee_table(const struct guarantee *g, const struct conf_environment *env,
 		    env->require & guarantee_rows[row].guarantee ? "yes" : "no",
 		    missing == 0 ? "yes" : "no");
 		if (rc == SP_OK && missing == 0)
-			rc = buf_add_str(out, guarantee_rows[row].means);
+			rc = buf_add_str(out, row_means(env, row));
 		else if (rc == SP_OK)
 			rc = row_why(g, env, missing, out);
 		if (rc == SP_OK)

@@ -22,7 +22,8 @@ enum guarantee_fact {
 	GUARANTEE_PIDS,
 	GUARANTEE_CPU,
 	GUARANTEE_NETNS, /* a namespace without a device */
-	GUARANTEE_EGRESS, /* veth, nftables, NFLOG, forwarding */
+	GUARANTEE_VETH, /* veth, nftables, NFLOG, forwarding */
+	GUARANTEE_RELAY, /* nftables, NFLOG in the namespace */
 	GUARANTEE_FACTS
 };
 
@@ -36,7 +37,8 @@ struct guarantee_world {
 	bool privileged, roles_apart;
 	const struct cgroup_root *cgroups; /* NULL: none to be had */
 	struct view cgroups_why;
-	bool wants_egress; /* some environment has rules through veth */
+	bool wants_veth; /* some environment has rules through veth */
+	bool wants_relay; /* or by relay */
 };
 
 /*
