@@ -14,6 +14,10 @@
 
 enum { OPEN_TRIES = 16 };
 
+static const char no_links[] =
+    "what is on the way is no directory, and links are not followed";
+static const char outside[] = "it is outside of the sandbox's own files";
+
 void
 ws_place_begin(struct ws_answer *a)
 {
@@ -52,6 +56,16 @@ ws_place_fail(struct ws_answer *a, int rc, const char *what)
 	a->result = result_of(rc);
 	(void)snprintf(a->what, sizeof(a->what), "%s: %s", what, err_str(rc));
 	return rc;
+}
+
+int
+ws_place_refuse(struct ws_answer *a, enum sandbox_file_result result,
+    const char *what)
+{
+	fd_close(&a->fd);
+	a->result = result;
+	(void)snprintf(a->what, sizeof(a->what), "%s", what);
+	return SP_E_DENIED;
 }
 
 /* Without empty components and "."; "..", which is a way out, is refused. */
@@ -106,9 +120,13 @@ ws_place_find(const struct ws *w, const char *path, struct ws_place *p,
 
 	p->mount = NULL;
 	rc = normalise(path, clean);
+	if (rc == SP_E_PROTO)
+		return ws_place_refuse(a, SANDBOX_FILE_ESCAPES,
+		    "a path with \"..\" leads out");
 	if (rc != SP_OK)
 		return ws_place_fail(a, rc,
-		    "the path must be absolute and without \"..\"");
+		    "the path must be absolute, its names of 255 bytes at "
+		    "most");
 	for (i = 0; i < w->mounts_n; i++) {
 		rest = behind(w->mounts[i].path, clean);
 		n = strlen(w->mounts[i].path);
@@ -150,12 +168,12 @@ ws_place_open(const struct ws_place *p, int flags, int *out,
 		return SP_OK;
 	}
 	if (errno == ELOOP)
-		return ws_place_fail(a, SP_E_PROTO, "a link on the way");
+		return ws_place_refuse(a, SANDBOX_FILE_ESCAPES, no_links);
 	if (errno == EXDEV)
-		return ws_place_fail(a, SP_E_UNSUPPORTED,
-		    "another mount on the way");
+		return ws_place_refuse(a, SANDBOX_FILE_ESCAPES, outside);
 	if (errno == ENOTDIR && (flags & O_DIRECTORY) != 0)
-		return ws_place_fail(a, SP_E_STATE, "not a directory");
+		return ws_place_refuse(a, SANDBOX_FILE_SPECIAL,
+		    "it is not a directory");
 	rc = errno == ENOTDIR ? SP_E_NOTFOUND : err_from_errno(errno);
 	/* too long a name is not too large a file */
 	return ws_place_fail(a, rc == SP_E_LIMIT ? SP_E_SYS : rc, "open");
@@ -209,9 +227,10 @@ ws_place_parent(struct ws_place *p, const struct ws *make, int *out,
 	int dir, rc = SP_OK, n = 0;
 
 	if (strcmp(p->rest, ".") == 0)
-		return ws_place_fail(a, SP_E_DENIED, "the root of a mount");
+		return ws_place_refuse(a, SANDBOX_FILE_ESCAPES,
+		    "it is the sandbox's own directory, which stays");
 	if (!p->mount->writable)
-		return ws_place_fail(a, SP_E_DENIED, "a place that is ours");
+		return ws_place_refuse(a, SANDBOX_FILE_ESCAPES, outside);
 	dir = openat(p->mount->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return ws_place_fail(a, err_from_errno(errno), "open");
@@ -224,9 +243,10 @@ ws_place_parent(struct ws_place *p, const struct ws *make, int *out,
 	}
 	if (rc != SP_OK) {
 		fd_close(&dir);
-		/* a link, or a file: neither is gone through */
-		return ws_place_fail(a, rc == SP_E_STATE ? SP_E_PROTO : rc,
-		    "a directory on the way");
+		if (rc == SP_E_STATE || rc == SP_E_PROTO)
+			return ws_place_refuse(a, SANDBOX_FILE_ESCAPES,
+			    no_links);
+		return ws_place_fail(a, rc, "a directory on the way");
 	}
 	*out = dir;
 	return SP_OK;

@@ -31,5 +31,8 @@ int ws_place_parent(struct ws_place *p, const struct ws *make, int *out,
 /* An answer without a descriptor; each returns what it is given. */
 void ws_place_begin(struct ws_answer *a);
 int ws_place_fail(struct ws_answer *a, int rc, const char *what);
+/* A sentence of its own, without the error's; returns SP_E_DENIED. */
+int ws_place_refuse(struct ws_answer *a, enum sandbox_file_result result,
+    const char *what);
 
 #endif

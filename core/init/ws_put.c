@@ -138,7 +138,10 @@ ws_put(const struct ws *w, const char *path, mode_t mode, int fd,
 		if (rc != SP_OK)
 			(void)unlinkat(dir, fresh, 0);
 	}
-	if (rc != SP_OK)
+	if (rc == SP_E_STATE)
+		(void)!ws_place_refuse(a, SANDBOX_FILE_SPECIAL,
+		    "a directory has that name");
+	else if (rc != SP_OK)
 		(void)!ws_place_fail(a, rc, "put");
 	fd_close(&out);
 	fd_close(&dir);

@@ -31,9 +31,11 @@ open_regular(const struct ws_place *p, struct stat *st, int *out,
 		rc = ws_place_fail(a, err_from_errno(errno), "stat");
 	} else if (S_ISLNK(st->st_mode)) {
 		/* openat2(2): with O_PATH the last one is opened itself */
-		rc = ws_place_fail(a, SP_E_PROTO, "a link");
+		rc = ws_place_refuse(a, SANDBOX_FILE_ESCAPES,
+		    "it is a link, and links are not followed");
 	} else if (!S_ISREG(st->st_mode)) {
-		rc = ws_place_fail(a, SP_E_STATE, "not a regular file");
+		rc = ws_place_refuse(a, SANDBOX_FILE_SPECIAL,
+		    "it is not a regular file");
 	} else {
 		(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
 		*out = open(link, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
