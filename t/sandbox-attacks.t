@@ -412,6 +412,8 @@ def mess(d):
     p.stdout.close()
     tap.eq(d.run(me, "ls", "/etc/new")[0], 2, "nothing was put elsewhere")
     tap.eq(d.ctl("freeze", me)[0], 0, "frozen")
+    out = d.ctl("episodes")[1]
+    tap.ok(re.search(rb"tiny +frozen ", out), "which is its state", out)
     tap.eq(d.ctl("reset", me)[0], 0, "a frozen one is reset")
     rc, out, _ = d.run(me, "/bin/sh", "-c", "ls -A . /tmp; ps -e | wc -l")
     tap.eq(rc, 0, "and is as in the beginning")

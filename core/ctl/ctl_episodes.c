@@ -175,12 +175,24 @@ print_string(struct view json, int width)
 	buf_clear(&text);
 }
 
+/* One that is frozen is live all the same, and nothing in it goes on. */
+static void
+print_state(struct view one)
+{
+	struct view state = ctl_record_get(one, VIEW("state"));
+
+	if (view_eq(state, VIEW("\"live\"")) &&
+	    view_eq(ctl_record_get(one, VIEW("frozen")), VIEW("true")))
+		state = VIEW("\"frozen\"");
+	print_string(state, 9);
+}
+
 static void
 print_row(struct view one)
 {
 	print_string(ctl_record_get(one, VIEW("id")), IDS_WIDTH);
 	print_string(ctl_record_get(one, VIEW("environment")), 16);
-	print_string(ctl_record_get(one, VIEW("state")), 9);
+	print_state(one);
 	print_string(ctl_record_get(one, VIEW("processes")), 5);
 	print_string(ctl_record_get(one, VIEW("resets")), 6);
 	print_string(ctl_record_get(one, VIEW("created_at")), 0);
