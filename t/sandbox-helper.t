@@ -755,7 +755,7 @@ def test_reload():
 
 def test_ends():
     """What an episode died of is told with its end."""
-    d = Daemon(more="lifetime 3s;")
+    d = Daemon()
     ep = d.create()
     h = d.begin(ep, ["/usr/bin/python3", "-c", "x = b'x' * (1200 << 20)"])
     _, body, _ = d.wait((EXITED, ENDED))
@@ -764,6 +764,8 @@ def test_ends():
         _, body, _ = d.wait(ENDED)
     tap.eq((struct.unpack_from("<II", body), body[12]), (ep, 4),
            "and its episode end by it")
+    d.stop()
+    d = Daemon(more="lifetime 1s;")
     ep = d.create()
     h = d.begin(ep, ["/bin/sleep", "1000"])
     d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
