@@ -92,7 +92,7 @@ refuse_request(struct episodes_worker *x, struct view json)
 	if (worker_rpc_read(json, &r) == SP_OK && r.has_method && r.id.n > 0 &&
 	    jrpc_put_error(&b, worker_rpc_raw(&r, &r.id), JRPC_METHOD_NOT_FOUND,
 		VIEW("Method not found"), VIEW_NONE) == SP_OK)
-		(void)!worker_tell(x->worker, buf_view(&b));
+		(void)!worker_tell(x->worker, x->call, buf_view(&b));
 	buf_clear(&b);
 }
 

@@ -153,7 +153,7 @@ answer_without(struct lifecycle_run *run)
 static void
 tell_worker(struct lifecycle_run *run, struct worker *w)
 {
-	int rc = worker_tell(w, buf_view(&run->data));
+	int rc = worker_tell(w, NULL, buf_view(&run->data));
 
 	if (rc == SP_E_STATE)
 		run_fail(run, LIFECYCLE_GONE, "the worker is not ready");

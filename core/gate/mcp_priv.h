@@ -40,7 +40,8 @@ struct mcp_episode_ref {
 /* A request of the worker's that went to a client, by its id as written. */
 struct mcp_asked {
 	LIST_ENTRY(mcp_asked) link;
-	const struct mcp_call *call; /* in which it came; compared alone */
+	const struct mcp_call
+	    *call; /* in which it came, and which it is part of */
 	struct view id; /* behind this struct */
 };
 
@@ -149,16 +150,16 @@ void mcp_session_leave(struct mcp_client *c);
 /* Nobody finds it any more; its stream and calls end. */
 void mcp_session_end(struct mcp_session *s);
 /*
- * Remembers a request of the worker's, as long as the call in which it came:
- * the worker may use the id again, for another client.
+ * Remembers a request of the worker's, as long as the call in which it came.
+ * The worker may give it up, and use the id again, for another client.
  * Returns: 0; SP_E_LIMIT; SP_E_NOMEM.
  */
 int mcp_session_ask(struct mcp_peer *p, const struct mcp_call *call,
     struct view id) must_check;
 /* The call is over: what was asked in it needs no answer any more. */
 void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call);
-/* Whether such a request is open; it is not from now on. */
-bool mcp_session_answered(struct mcp_peer *p, struct view id);
+/* The call in which it came, if one is open; it is not from now on. */
+const struct mcp_call *mcp_session_answered(struct mcp_peer *p, struct view id);
 void mcp_session_peer_clear(struct mcp_peer *p);
 
 /* ---- mcp_serve.c ------------------------------------------------------------ */

@@ -69,18 +69,20 @@ session_asked_free(struct mcp_peer *p, struct mcp_asked *a)
 	mem_free(a);
 }
 
-bool
+const struct mcp_call *
 mcp_session_answered(struct mcp_peer *p, struct view id)
 {
+	const struct mcp_call *call;
 	struct mcp_asked *a;
 
 	LIST_FOREACH (a, &p->asked, link) {
 		if (!jrpc_same_id(a->id, id))
 			continue;
+		call = a->call;
 		session_asked_free(p, a);
-		return true;
+		return call;
 	}
-	return false;
+	return NULL;
 }
 
 void

@@ -233,19 +233,25 @@ spec_cancelled(struct mcp_client *c, const struct jrpc *m)
 	if (jrpc_member(m, &m->params, VIEW("reason"), &reason) != 1 ||
 	    reason.kind != JSCAN_STRING)
 		reason.kind = JSCAN_NONE;
-	if (k != NULL && k->wc != NULL)
-		worker_cancel(k->wc, jrpc_raw(m, &reason));
+	if (k == NULL || k->wc == NULL)
+		return;
+	/* the worker is read again; what comes in others may hold it anew */
+	if (k->client->held)
+		mcp_call_hold_all(k->client, false);
+	worker_cancel(k->wc, jrpc_raw(m, &reason));
 }
 
+/* A response is to what was asked in that call, a notification in none. */
 static void
-spec_tell_worker(const struct mcp_client *c, struct view text)
+spec_tell_worker(const struct mcp_client *c, const struct mcp_call *call,
+    struct view text)
 {
 	struct episode *ep = mcp_episode(c);
 	struct worker *w = ep != NULL ? worker_of(ep) : NULL;
 
 	/* nobody waits for it where there is no worker */
 	if (w != NULL)
-		(void)!worker_tell(w, text);
+		(void)!worker_tell(w, call != NULL ? call->wc : NULL, text);
 }
 
 static void
@@ -257,13 +263,14 @@ spec_notification(struct mcp_client *c, const struct jrpc *m)
 		spec_cancelled(c, m);
 	else if (jrpc_is(m, VIEW("notifications/roots/list_changed")) &&
 	    (c->peer->features & CONF_MCP_ROOTS) != 0)
-		spec_tell_worker(c, m->text);
+		spec_tell_worker(c, NULL, m->text);
 	/* initialized: the worker was told by us; the rest means nothing */
 }
 
 int
 mcp_spec(struct mcp_client *c, struct view text)
 {
+	const struct mcp_call *call;
 	struct jrpc m;
 	int rc = jrpc_read(text, &m);
 
@@ -278,15 +285,16 @@ mcp_spec(struct mcp_client *c, struct view text)
 	if (m.kind == JRPC_NOTIFICATION)
 		spec_notification(c, &m);
 	else if (c->peer != NULL &&
-	    mcp_session_answered(c->peer, jrpc_raw(&m, &m.id)))
-		spec_tell_worker(c, text);
+	    (call = mcp_session_answered(c->peer, jrpc_raw(&m, &m.id))) != NULL)
+		spec_tell_worker(c, call, text);
 	return 0;
 }
 
 /* ---- what the worker says --------------------------------------------------- */
 
 static void
-heard_refuse(const struct mcp_client *c, const struct jrpc *m, bool ping)
+heard_refuse(const struct mcp_client *c, const struct mcp_call *call,
+    const struct jrpc *m, bool ping)
 {
 	struct buf out = BUF_INIT(m->text.n + 256);
 	struct view id = jrpc_raw(m, &m->id);
@@ -295,7 +303,7 @@ heard_refuse(const struct mcp_client *c, const struct jrpc *m, bool ping)
 			    VIEW("Method not found"), VIEW_NONE);
 
 	if (rc == SP_OK)
-		spec_tell_worker(c, buf_view(&out));
+		spec_tell_worker(c, call, buf_view(&out));
 	buf_clear(&out);
 }
 
@@ -316,7 +324,7 @@ heard_request(struct mcp_client *c, const struct mcp_call *call,
 			return;
 		(void)mcp_session_answered(c->peer, id);
 	}
-	heard_refuse(c, m, jrpc_is(m, VIEW("ping")));
+	heard_refuse(c, call, m, jrpc_is(m, VIEW("ping")));
 }
 
 /* Of what the location lets through. */

@@ -52,7 +52,7 @@ call_free(struct worker_call *c)
 	mem_free(c);
 }
 
-/* Out of the list that it is in. */
+/* Out of the list that it is in; the worker is read again, if it was not. */
 static void
 call_take(struct worker_call *c)
 {
@@ -65,6 +65,7 @@ call_take(struct worker_call *c)
 		w->waiting_bytes -= buf_len(&c->data);
 		break;
 	case WORKER_CURRENT:
+		worker_hold(c, false);
 		w->current = NULL;
 		break;
 	case WORKER_LEFT:
@@ -77,14 +78,22 @@ call_take(struct worker_call *c)
 	}
 }
 
+/* What the worker asked within it is void. */
+static void
+call_over(struct worker_call *c, bool forgotten)
+{
+	const struct worker_back *b = c->w->back;
+
+	if (b != NULL && b->ops->over != NULL)
+		b->ops->over(c->w->back, c, forgotten);
+}
+
 /* Its result: told with the end of this turn. */
 static void
 call_end(struct worker_call *c, enum worker_result result, struct view body)
 {
 	struct worker *w = c->w;
 
-	if (c->place == WORKER_CURRENT && w->holding && w->back != NULL)
-		worker_hold(c, false);
 	call_take(c);
 	if (c->caller == NULL) {
 		call_free(c);
@@ -147,6 +156,14 @@ worker_arm(struct worker *w)
 		loop_timer_set(w->timer, next > now ? next - now : 0);
 }
 
+/* Its answer is waited for no more. */
+static void
+left_end(struct worker_call *c)
+{
+	call_over(c, true);
+	call_end(c, WORKER_ERROR, VIEW("it was cancelled, and not answered"));
+}
+
 static void
 left_expire(struct worker *w, uint64_t now)
 {
@@ -155,8 +172,7 @@ left_expire(struct worker *w, uint64_t now)
 	for (c = TAILQ_FIRST(&w->left); c != NULL; c = next) {
 		next = TAILQ_NEXT(c, link);
 		if (c->deadline_ms != 0 && c->deadline_ms <= now)
-			call_end(c, WORKER_ERROR,
-			    VIEW("it was cancelled, and not answered"));
+			left_end(c);
 	}
 }
 
@@ -266,6 +282,7 @@ worker_begin(struct worker *w)
 	buf_reset(&w->initialized, 0);
 	buf_reset(&w->err, 0);
 	w->steps = 0;
+	w->unsettled_ms = 0;
 	w->state = WORKER_STARTING;
 	w->news = true;
 	worker_post(w);
@@ -642,16 +659,35 @@ worker_call(struct worker *w, const struct worker_ask *ask,
 	return SP_OK;
 }
 
-/* The next may go, while c may still be answered. */
+/* As many are followed as may be: of the oldest only its time is known. */
+static void
+left_push_out(struct worker *w)
+{
+	struct worker_call *c = TAILQ_FIRST(&w->left);
+	uint64_t until = c->deadline_ms != 0 ? c->deadline_ms : UINT64_MAX;
+
+	if (until > w->unsettled_ms)
+		w->unsettled_ms = until;
+	left_end(c);
+}
+
+/*
+ * The next may go, while c may still be answered, or worked on: an MCP server
+ * that obeys answers nothing (MCP 2025-11-25, cancellation), and one that
+ * reads nothing within a call has not even heard of it.
+ */
 static void
 call_leave(struct worker_call *c)
 {
 	struct worker *w = c->w;
 
-	w->current = NULL;
+	call_take(c);
+	if (w->left_n >= WORKER_LEFT_MAX)
+		left_push_out(w);
 	c->place = WORKER_LEFT;
 	TAILQ_INSERT_TAIL(&w->left, c, link);
 	w->left_n++;
+	worker_arm(w);
 	worker_post(w);
 }
 
@@ -659,33 +695,31 @@ call_leave(struct worker_call *c)
 static bool
 call_cancel(struct worker_call *c, struct view reason)
 {
-	const struct worker_backend *ops;
-	struct worker *w = c->w;
+	struct worker_back *b = c->w->back;
 
-	if (c->place != WORKER_CURRENT || w->back == NULL)
-		return false;
-	ops = w->back->ops;
-	return ops->cancel != NULL && ops->cancel(w->back, c, reason) &&
-	    w->left_n < WORKER_LEFT_MAX;
+	return c->place == WORKER_CURRENT && b != NULL &&
+	    b->ops->cancel != NULL && b->ops->cancel(b, c, reason);
 }
 
 void
 worker_forget(struct worker_call *c, struct view reason)
 {
 	struct worker *w = c->w;
-	bool sent = c->place == WORKER_CURRENT;
 
-	if (sent && w->holding)
-		worker_hold(c, false);
-	if (sent && w->back != NULL && w->back->ops->over != NULL)
-		w->back->ops->over(w->back, c, true);
+	if (c->place == WORKER_WAITING || c->place == WORKER_TOLD) {
+		call_take(c);
+		call_free(c);
+		worker_post(w);
+		return;
+	}
+	/* it has left, or its answer is waited for: nobody hears of that */
+	worker_hold(c, false);
+	call_over(c, true);
+	if (call_cancel(c, reason))
+		call_leave(c);
 	c->caller = NULL;
-	if (sent && !call_cancel(c, reason))
-		return; /* its answer is waited for */
-	call_take(c);
-	call_free(c);
-	worker_arm(w);
-	worker_post(w);
+	c->id = c->token = VIEW_NONE;
+	buf_clear(&c->data);
 }
 
 void
@@ -702,19 +736,19 @@ worker_hold(struct worker_call *c, bool on)
 {
 	struct worker *w = c->w;
 
-	if (w->back == NULL || w->back->ops->hold == NULL || w->holding == on ||
-	    (on && c->place != WORKER_CURRENT))
+	if (c->place != WORKER_CURRENT || w->back == NULL ||
+	    w->back->ops->hold == NULL || w->holding == on)
 		return;
 	w->holding = on;
 	w->back->ops->hold(w->back, on);
 }
 
 int
-worker_tell(struct worker *w, struct view json)
+worker_tell(struct worker *w, const struct worker_call *c, struct view json)
 {
 	if (w->state != WORKER_READY || w->back == NULL)
 		return SP_E_STATE;
-	return w->back->ops->tell != NULL ? w->back->ops->tell(w->back, json)
+	return w->back->ops->tell != NULL ? w->back->ops->tell(w->back, c, json)
 					  : SP_OK;
 }
 
@@ -773,10 +807,7 @@ worker_answer(struct worker_call *c, enum worker_result result,
 	struct worker *w = c->w;
 	void *arg = c->arg;
 
-	if (c->place == WORKER_CURRENT && w->holding)
-		worker_hold(c, false);
-	if (w->back->ops->over != NULL)
-		w->back->ops->over(w->back, c, false);
+	call_over(c, false);
 	if (c->op == WORKER_STEP && result == WORKER_OK)
 		w->steps++;
 	call_take(c);
@@ -788,14 +819,23 @@ worker_answer(struct worker_call *c, enum worker_result result,
 }
 
 bool
-worker_say(struct worker *w, struct view json)
+worker_settled(const struct worker *w)
 {
-	const struct worker_call *c = w->current;
+	return w->left_n == 0 && loop_now_ms(worker_loop(w)) >= w->unsettled_ms;
+}
 
-	if (c == NULL || c->caller == NULL || c->caller->message == NULL)
-		return false;
-	c->caller->message(c->arg, json);
-	return true;
+bool
+worker_listens(const struct worker_call *c)
+{
+	return c != NULL && c->place == WORKER_CURRENT && c->caller != NULL &&
+	    c->caller->message != NULL;
+}
+
+void
+worker_say(const struct worker_call *c, struct view json)
+{
+	if (worker_listens(c))
+		c->caller->message(c->arg, json);
 }
 
 void

@@ -48,7 +48,8 @@ struct worker_caller {
 	 * Of WORKER_MCP: what the worker says before its answer: progress,
 	 * log messages, requests of its own (sampling, elicitation, ping).
 	 * Each is a whole JSON-RPC message; a progressToken is the caller's.
-	 * NULL: requests are answered with -32601, the rest is dropped.
+	 * NULL: requests are answered with -32601, the rest is dropped; as is
+	 * what might be said in a call that was cancelled, not this one.
 	 */
 	void (*message)(void *arg, struct view json);
 	/* Last of the call, which is freed after it. */
@@ -120,11 +121,14 @@ void worker_hold(struct worker_call *c, bool on);
 /*
  * A message that expects no answer: a notification, or the response to a
  * request that message() told of.  It goes at once, past what waits.
+ * Parameters: c, the call in which it was asked: a response to what was asked
+ *          in another is dropped; of a notification NULL.
  * Returns: 0, also for the response to what is not open (any more);
  *          SP_E_STATE it is not READY; SP_E_SYNTAX it is neither; SP_E_LIMIT
  *          too much waits to be read by it; SP_E_NOMEM.
  */
-int worker_tell(struct worker *w, struct view json) must_check;
+int worker_tell(struct worker *w, const struct worker_call *c,
+    struct view json) must_check;
 void worker_watch(struct worker *w, struct worker_watch *watch);
 void worker_unwatch(struct worker_watch *watch); /* twice does no harm */
 

@@ -424,11 +424,12 @@ http_over(struct worker_back *b, const struct worker_call *c, bool forgotten)
 }
 
 static int
-http_tell(struct worker_back *b, struct view json)
+http_tell(struct worker_back *b, const struct worker_call *c, struct view json)
 {
 	struct worker_http *h = worker_http_of(b);
 
-	return h->phase == WORKER_HTTP_WEB ? worker_web_tell(h, json) : SP_OK;
+	return h->phase == WORKER_HTTP_WEB ? worker_web_tell(h, c, json)
+					   : SP_OK;
 }
 
 static void

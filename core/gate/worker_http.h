@@ -100,7 +100,8 @@ bool worker_web_cancel(struct worker_http *h, const struct worker_call *c,
     struct view reason);
 void worker_web_over(struct worker_http *h, const struct worker_call *c,
     bool forgotten);
-int worker_web_tell(struct worker_http *h, struct view json) must_check;
+int worker_web_tell(struct worker_http *h, const struct worker_call *c,
+    struct view json) must_check;
 void worker_web_hold(struct worker_http *h, bool on);
 void worker_web_stop(struct worker_http *h);
 void worker_web_free(struct worker_http *h);

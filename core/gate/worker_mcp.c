@@ -124,15 +124,15 @@ asked_find(struct worker_mcp *m, const struct jscan *s,
 }
 
 static int
-asked_add(struct worker_mcp *m, const struct jscan *s,
-    const struct jscan_span *id)
+asked_add(struct worker_mcp *m, const struct worker_call *c,
+    const struct jscan *s, const struct jscan_span *id)
 {
 	struct worker_mcp_asked *a = mem_calloc(1, sizeof(*a));
 	int rc;
 
 	if (a == NULL)
 		return SP_E_NOMEM;
-	a->call = m->back->w->current->number;
+	a->call = c->number;
 	a->kind = id->kind;
 	buf_init(&a->raw, 6 * WORKER_MCP_ASKED_BYTES);
 	buf_init(&a->text, WORKER_MCP_ASKED_BYTES);
@@ -146,18 +146,27 @@ asked_add(struct worker_mcp *m, const struct jscan *s,
 	return rc;
 }
 
-static bool
-somebody_listens(const struct worker_mcp *m)
+/*
+ * The call in which the worker says what names none.  NULL: in none that is
+ * known: while it may be at work on one that was cancelled, what it says may
+ * belong to that, and not to whoever comes next.
+ */
+static const struct worker_call *
+said_in(const struct worker_mcp *m)
 {
-	const struct worker_call *c = m->back->w->current;
+	const struct worker *w = m->back->w;
+	const struct worker_call *c = w->current;
 
-	return c != NULL && c->caller != NULL && c->caller->message != NULL;
+	if (m->within != 0)
+		return c != NULL && c->number == m->within ? c : NULL;
+	return worker_settled(w) ? c : NULL;
 }
 
 static void
 on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 {
 	const struct jscan_span *id = &r->id.v[r->id.n - 1];
+	const struct worker_call *c = said_in(m);
 	struct view raw = jscan_raw(&r->s, id);
 	int rc;
 
@@ -166,17 +175,18 @@ on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 		mcp_bad(m, "it sent a request with no usable id", text);
 	} else if (asked_find(m, &r->s, id) != NULL) {
 		mcp_bad(m, "it used the id of a request that is open", text);
-	} else if (!somebody_listens(m)) {
+	} else if (!worker_listens(c)) {
 		if (jscan_is(&r->s, &r->method, VIEW("ping")))
 			mcp_pong(m, raw);
 		else
 			mcp_refuse(m, raw, JRPC_METHOD_NOT_FOUND,
 			    "Method not found");
 	} else {
-		rc = m->asked_n < WORKER_MCP_ASKED_MAX ? asked_add(m, &r->s, id)
-						       : SP_E_LIMIT;
+		rc = m->asked_n < WORKER_MCP_ASKED_MAX
+		    ? asked_add(m, c, &r->s, id)
+		    : SP_E_LIMIT;
 		if (rc == SP_OK)
-			(void)worker_say(m->back->w, text);
+			worker_say(c, text);
 		else
 			mcp_refuse(m, raw, JRPC_INTERNAL_ERROR,
 			    "Too many requests are open");
@@ -205,8 +215,10 @@ worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
 	}
 }
 
+/* The worker may have given its id up, and used it in another's call. */
 static int
-tell_response(struct worker_mcp *m, const struct worker_rpc *r)
+tell_response(struct worker_mcp *m, const struct worker_call *c,
+    const struct worker_rpc *r)
 {
 	struct buf b = BUF_INIT(WORKER_LINE_MAX);
 	struct worker_mcp_asked *a =
@@ -214,7 +226,7 @@ tell_response(struct worker_mcp *m, const struct worker_rpc *r)
 	struct view id;
 	int rc;
 
-	if (a == NULL)
+	if (a == NULL || c == NULL || a->call != c->number)
 		return SP_OK;
 	id = buf_view(&a->raw);
 	rc = mcp_send(m, &b, worker_rpc_put(r, &id, NULL, NULL, &b));
@@ -224,7 +236,8 @@ tell_response(struct worker_mcp *m, const struct worker_rpc *r)
 }
 
 int
-worker_mcp_tell(struct worker_mcp *m, struct view json)
+worker_mcp_tell(struct worker_mcp *m, const struct worker_call *c,
+    struct view json)
 {
 	struct worker_rpc r;
 
@@ -234,7 +247,7 @@ worker_mcp_tell(struct worker_mcp *m, struct view json)
 		return r.id.n == 0 ? m->send(m->back, json) : SP_E_SYNTAX;
 	if (r.id.n == 0 || r.has_result == r.has_error)
 		return SP_E_SYNTAX;
-	return tell_response(m, &r);
+	return tell_response(m, c, &r);
 }
 
 /* ---- notifications of the server -------------------------------------------- */
@@ -259,9 +272,9 @@ on_progress(struct worker_mcp *m, const struct worker_rpc *r)
 
 	if (c == NULL || c->token.n == 0)
 		worker_count_dropped(m->back->w);
-	else if (c->caller != NULL && c->caller->message != NULL &&
+	else if (worker_listens(c) &&
 	    worker_rpc_put(r, NULL, NULL, &c->token, &b) == SP_OK)
-		c->caller->message(c->arg, buf_view(&b));
+		worker_say(c, buf_view(&b));
 	buf_clear(&b);
 }
 
@@ -273,12 +286,15 @@ on_cancelled(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 	    ? NULL
 	    : asked_find(m, &r->s, &r->request_id);
 
+	const struct worker_call *c;
+
 	if (a == NULL) {
 		worker_count_dropped(m->back->w);
 		return;
 	}
+	c = worker_numbered(m->back->w, a->call);
 	asked_free(m, a);
-	(void)worker_say(m->back->w, text);
+	worker_say(c, text);
 }
 
 /* What concerns no call; "/" may be written "\/". */
@@ -300,16 +316,24 @@ static void
 on_notification(struct worker_mcp *m, const struct worker_rpc *r,
     struct view text)
 {
-	const struct worker_call *c = m->back->w->current;
-	/* a client that cannot be told misses it: it is nobody else's */
-	bool owned = c != NULL && c->op == WORKER_MCP;
+	struct worker *w = m->back->w;
+	const struct worker_call *c = said_in(m);
+	/*
+	 * who cannot be told misses it, an orchestrator or a grader as well as
+	 * who has cancelled: it is nobody else's
+	 */
+	bool idle = m->within == 0 && w->current == NULL && worker_settled(w);
 
 	if (jscan_is(&r->s, &r->method, VIEW("notifications/progress")))
 		on_progress(m, r);
 	else if (jscan_is(&r->s, &r->method, VIEW("notifications/cancelled")))
 		on_cancelled(m, r, text);
-	else if (is_for_all(r) || (!worker_say(m->back->w, text) && !owned))
-		worker_tell_watches(m->back->w, text);
+	else if (is_for_all(r) || idle)
+		worker_tell_watches(w, text);
+	else if (c != NULL)
+		worker_say(c, text);
+	else
+		worker_count_dropped(w);
 }
 
 /* ---- answers ---------------------------------------------------------------- */

@@ -27,6 +27,8 @@ struct worker_mcp {
 	uint64_t hello; /* number of `initialize`; 0 it was answered */
 	bool batches; /* the version has them */
 	struct view version; /* that was agreed upon: static; empty none */
+	/* number of the call in whose own reply it is fed; 0: not known */
+	uint64_t within;
 	TAILQ_HEAD(, worker_mcp_asked) asked;
 	unsigned asked_n;
 };
@@ -48,6 +50,7 @@ bool worker_mcp_cancel(struct worker_mcp *m, const struct worker_call *c,
     struct view reason);
 void worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
     bool forgotten);
-int worker_mcp_tell(struct worker_mcp *m, struct view json) must_check;
+int worker_mcp_tell(struct worker_mcp *m, const struct worker_call *c,
+    struct view json) must_check;
 
 #endif

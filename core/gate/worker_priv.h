@@ -13,7 +13,7 @@ enum {
 	WORKER_STDERR_MAX = 64 * 1024, /* of what is kept */
 	WORKER_WAITING_MAX = 64, /* calls, of one worker */
 	WORKER_WAITING_BYTES = 64 * 1024 * 1024, /* and their bytes */
-	WORKER_LEFT_MAX = 16, /* calls that were cancelled */
+	WORKER_LEFT_MAX = 16, /* calls that were cancelled, and followed */
 	WORKER_WHY_MAX = 1024,
 	WORKER_BODY_MAX = 64 * 1024 * 1024, /* an answer, of what was split */
 };
@@ -22,7 +22,8 @@ enum {
 enum worker_place {
 	WORKER_WAITING,
 	WORKER_CURRENT, /* it was sent; there is one at most */
-	WORKER_LEFT, /* sent and cancelled: others may go, it may be answered */
+	/* sent, then cancelled or forgotten: others go, it may be answered */
+	WORKER_LEFT,
 	WORKER_TOLD, /* its result is known, and told with this turn's end */
 };
 
@@ -50,6 +51,7 @@ struct worker_back {
 	struct worker *w; /* NULL: it was stopped, and says nothing more */
 };
 
+/* Only start() may fail the worker before it returns. */
 struct worker_backend {
 	/*
 	 * Begins to start it: worker_ready() or worker_fail() follow, later.
@@ -75,7 +77,8 @@ struct worker_backend {
 	/* It is over or forgotten: what the worker asked within it is void. */
 	void (*over)(struct worker_back *b, const struct worker_call *c,
 	    bool forgotten); /* NULL allowed */
-	int (*tell)(struct worker_back *b, struct view json); /* NULL: void */
+	int (*tell)(struct worker_back *b, const struct worker_call *c,
+	    struct view json); /* as worker_tell(); NULL: void */
 	/* Reads no more for now, or again; NULL allowed. */
 	void (*hold)(struct worker_back *b, bool on);
 	/* Kills what it started; b->w is NULL already. */
@@ -103,6 +106,8 @@ struct worker {
 	struct worker_calls waiting, left, ended;
 	struct worker_call *current;
 	unsigned waiting_n, left_n;
+	uint64_t
+	    unsettled_ms; /* until when one may be at work that is not in left */
 	size_t waiting_bytes;
 	uint64_t numbers; /* given out */
 	uint64_t steps; /* answered well since the reset */
@@ -163,8 +168,14 @@ struct worker_call *worker_numbered(struct worker *w, uint64_t number);
  */
 void worker_answer(struct worker_call *c, enum worker_result result,
     struct view body);
-/* To the current call, if its caller listens: true. */
-bool worker_say(struct worker *w, struct view json);
+/* False: it may be at work still on a call that was cancelled or forgotten. */
+bool worker_settled(const struct worker *w);
+/*
+ * Whether its caller can be told something: not of one that has left, which is
+ * told its answer alone.  c may be NULL.
+ */
+bool worker_listens(const struct worker_call *c);
+void worker_say(const struct worker_call *c, struct view json); /* if so */
 /* To the watches. */
 void worker_tell_watches(struct worker *w, struct view json);
 void worker_add_stderr(struct worker *w, struct view data);

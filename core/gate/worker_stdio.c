@@ -84,9 +84,9 @@ stdio_over(struct worker_back *b, const struct worker_call *c, bool forgotten)
 }
 
 static int
-stdio_tell(struct worker_back *b, struct view json)
+stdio_tell(struct worker_back *b, const struct worker_call *c, struct view json)
 {
-	return worker_mcp_tell(&stdio_of(b)->mcp, json);
+	return worker_mcp_tell(&stdio_of(b)->mcp, c, json);
 }
 
 static void

@@ -206,6 +206,20 @@ web_on_head(void *arg, const struct head_reply *head)
 		web_pump(w);
 }
 
+/*
+ * MCP 2025-11-25, Streamable HTTP: what comes before an answer, in the reply
+ * to its request, is said in that call.
+ */
+static void
+web_feed(struct web_post *p, struct view json)
+{
+	struct worker_mcp *m = &p->web->mcp;
+
+	m->within = p->kind == WEB_REQUEST ? p->number : 0;
+	worker_mcp_feed(m, json);
+	m->within = 0;
+}
+
 static void
 web_on_message(void *arg, struct view json)
 {
@@ -213,7 +227,7 @@ web_on_message(void *arg, struct view json)
 	struct worker_web *w = p->web;
 	bool hello = post_is_hello(p);
 
-	worker_mcp_feed(&w->mcp, json);
+	web_feed(p, json);
 	if (w->h->back.w == NULL || p->kind != WEB_REQUEST)
 		return;
 	p->answered = hello ? w->mcp.hello != p->number : post_call(p) == NULL;
@@ -271,7 +285,7 @@ post_refused(struct web_post *p)
 		worker_fail(w->h->back.w, WORKER_GONE,
 		    "its session is gone: %s", words);
 	else if (post_is_answer(p))
-		worker_mcp_feed(&w->mcp, buf_view(&p->fetch.body));
+		web_feed(p, buf_view(&p->fetch.body));
 	else
 		post_unanswered(p, words);
 	if (p->kind == WEB_NOTE && !w->complained && w->h->back.w != NULL) {
@@ -312,12 +326,17 @@ web_on_failed(void *arg, enum worker_fetch_failure why, const char *text)
 	struct web_post *p = arg;
 	struct worker_web *w = p->web;
 	struct worker *worker = w->h->back.w;
-	bool waited = post_is_hello(p) || post_call(p) != NULL;
+	struct worker_call *c = post_call(p);
+	bool left = c != NULL && c->place == WORKER_LEFT;
+	bool waited = post_is_hello(p) || (c != NULL && !left);
 
 	if (worker == NULL)
 		return;
 	if (why == WORKER_FETCH_BROKE && post_resume(p))
 		return;
+	/* cut off is one way to end what was cancelled */
+	if (left)
+		post_unanswered(p, text);
 	/* a standing stream is only what it turns out to be */
 	if (why != WORKER_FETCH_BROKE &&
 	    (waited || (p->kind == WEB_STREAM && p->fetch.heard > 0)))
@@ -383,16 +402,28 @@ web_may_send(const struct worker_web *w)
 	return true;
 }
 
-static void
-web_pump(struct worker_web *w)
+static int
+web_send_waiting(struct worker_web *w)
 {
 	struct web_post *p;
 	int rc = SP_OK;
 
-	while (rc == SP_OK && w->h->back.w != NULL && web_may_send(w) &&
-	    (p = TAILQ_FIRST(&w->waiting)) != NULL)
+	while (rc == SP_OK && web_may_send(w) &&
+	    (p = TAILQ_FIRST(&w->waiting)) != NULL) {
 		rc = post_open(p);
-	if (rc != SP_OK && w->h->back.w != NULL)
+		if (rc != SP_OK)
+			post_free(p);
+	}
+	return rc;
+}
+
+/* With what comes: the worker is not failed while the core asks something. */
+static void
+web_pump(struct worker_web *w)
+{
+	int rc = w->h->back.w != NULL ? web_send_waiting(w) : SP_OK;
+
+	if (rc != SP_OK)
 		worker_fail(w->h->back.w, WORKER_GONE,
 		    "a message cannot be sent to it: %s", err_str(rc));
 }
@@ -420,6 +451,7 @@ web_carry(struct worker_back *b, struct view json)
 	struct worker_rpc r;
 	struct web_post *p;
 	int64_t n = 0;
+	bool alone;
 	int rc;
 
 	if (b->w == NULL)
@@ -443,8 +475,10 @@ web_carry(struct worker_back *b, struct view json)
 	/* from the loop's task, never from within a reply */
 	if (p->kind == WEB_REQUEST)
 		web_sweep(w);
-	web_pump(w);
-	return SP_OK;
+	alone = TAILQ_FIRST(&w->waiting) == p;
+	rc = web_send_waiting(w);
+	/* or another's is lost, which nobody can be told any more */
+	return rc == SP_OK || alone ? rc : SP_E_GONE;
 }
 
 /*
@@ -504,9 +538,10 @@ worker_web_over(struct worker_http *h, const struct worker_call *c,
 }
 
 int
-worker_web_tell(struct worker_http *h, struct view json)
+worker_web_tell(struct worker_http *h, const struct worker_call *c,
+    struct view json)
 {
-	return worker_mcp_tell(&h->web->mcp, json);
+	return worker_mcp_tell(&h->web->mcp, c, json);
 }
 
 void

@@ -164,7 +164,8 @@ struct view __wrap_worker_why(const struct worker *w);
 struct view __wrap_worker_stderr(const struct worker *w);
 int __wrap_worker_call(struct worker *w, const struct worker_ask *ask,
     const struct worker_caller *caller, void *arg, struct worker_call **out);
-int __wrap_worker_tell(struct worker *w, struct view json);
+int __wrap_worker_tell(struct worker *w, const struct worker_call *c,
+    struct view json);
 void __wrap_worker_forget(struct worker_call *c, struct view reason);
 
 struct worker *
@@ -194,9 +195,11 @@ __wrap_worker_stderr(const struct worker *w)
 }
 
 int
-__wrap_worker_tell(struct worker *w, struct view json)
+__wrap_worker_tell(struct worker *w, const struct worker_call *c,
+    struct view json)
 {
 	(void)w;
+	(void)c;
 	(void)json;
 	fake_told++;
 	return fake_call_rc;

@@ -54,6 +54,7 @@ static struct {
 	bool held;
 	size_t unread; /* by clients */
 	struct buf text, tell, reason;
+	const struct worker_call *tell_call;
 	struct worker_watch *watch;
 	LIST_HEAD(, worker_watch) watches;
 } w = { .text = BUF_INIT(1 << 20),
@@ -137,9 +138,10 @@ worker_hold(struct worker_call *c, bool on)
 }
 
 int
-worker_tell(struct worker *one, struct view json)
+worker_tell(struct worker *one, const struct worker_call *c, struct view json)
 {
 	(void)one;
+	w.tell_call = c;
 	w.told++;
 	keep(&w.tell, json);
 	return SP_OK;

@@ -162,6 +162,7 @@ test_spec_stream(void)
 		   VIEW("{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"result\":{\"a\":1"
 			"}}")),
 	    "reaches the worker as it is");
+	tap_ok(w.tell_call == &w.call, "for the call in which it was asked");
 	w.told = 0;
 	g = spec("{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"result\":{\"a\":2}}");
 	tap_is_int(w.told, 0, "once");

@@ -168,27 +168,27 @@ test_requests(void)
 	say("{\"jsonrpc\":\"2.0\",\"id\":\"\\u0061\",\"method\":"
 	    "\"sampling/createMessage\"}");
 	tap_is_int(t.messages, 1, "a request goes to the call");
-	tap_is_int(worker_tell(w,
+	tap_is_int(worker_tell(w, t.call,
 		       VIEW("{\"jsonrpc\":\"2.0\",\"id\":\"b\","
 			    "\"result\":{}}")),
 	    SP_OK, "a response to nothing");
 	tap_is_str(heard(), "", "is dropped");
-	tap_is_int(worker_tell(w,
+	tap_is_int(worker_tell(w, t.call,
 		       VIEW("{\"jsonrpc\":\"2.0\",\"id\":\"a\","
 			    "\"result\":{\"x\":1}}")),
 	    SP_OK, "the response");
 	tap_is_str(heard(),
 	    "{\"jsonrpc\":\"2.0\",\"id\":\"\\u0061\",\"result\":{\"x\":1}}\n",
 	    "has the worker's id");
-	tap_is_int(worker_tell(w,
+	tap_is_int(worker_tell(w, t.call,
 		       VIEW("{\"jsonrpc\":\"2.0\",\"id\":\"a\","
 			    "\"result\":{\"x\":1}}")),
 	    SP_OK, "once more");
 	tap_is_str(heard(), "", "is dropped");
-	tap_is_int(worker_tell(w, VIEW("{\"id\":1,\"method\":\"x\"}")),
+	tap_is_int(worker_tell(w, NULL, VIEW("{\"id\":1,\"method\":\"x\"}")),
 	    SP_E_SYNTAX, "a request is no message to tell");
-	tap_is_int(worker_tell(w, VIEW("{")), SP_E_SYNTAX, "nor is that");
-	tap_is_int(worker_tell(w, VIEW("{\"method\":\"n\"}")), SP_OK,
+	tap_is_int(worker_tell(w, NULL, VIEW("{")), SP_E_SYNTAX, "nor is that");
+	tap_is_int(worker_tell(w, NULL, VIEW("{\"method\":\"n\"}")), SP_OK,
 	    "a notification");
 	tap_is_str(heard(), "{\"method\":\"n\"}\n", "passes");
 	say("{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}");
@@ -383,8 +383,124 @@ test_cancel(void)
 	worker_forget(b.call, VIEW_NONE);
 	(void)heard();
 	say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
-	tap_is_int((long long)w->dropped, 1, "an answer that comes too late");
+	tap_ok(w->dropped == 0 && w->left_n == 0,
+	    "an answer that comes too late");
 	tap_is_int(worker_state(w), WORKER_READY, "does no harm");
+	world_close();
+}
+
+#define LOG "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}"
+#define ASK(id) \
+	"{\"jsonrpc\":\"2.0\",\"id\":\"" id "\",\"method\":\"sampling/x\"}"
+
+/* What is said while one that was cancelled may be worked on is nobody's. */
+static void
+test_left(bool forget)
+{
+	struct watched x = { .watch = { .message = watch_message } };
+	struct told a, b;
+
+	x.watch.arg = &x;
+	open_ready(HELLO);
+	worker_watch(w, &x.watch);
+	(void)!call(&a, WORKER_MCP,
+	    "{\"id\":\"a\",\"method\":\"x\",\"params\":{\"_meta\":{"
+	    "\"progressToken\":1}}}");
+	(void)!call(&b, WORKER_MCP, "{\"id\":\"b\",\"method\":\"y\"}");
+	(void)heard();
+	say(ASK("q"));
+	tap_is_int(a.messages, 1, "it asks in a call");
+	worker_hold(a.call, true);
+	if (forget)
+		worker_forget(a.call, VIEW_NONE);
+	else
+		worker_cancel(a.call, VIEW_NONE);
+	tap_ok(!w->holding, "which is cancelled: the worker is read again");
+	tap_ok(strstr(heard(), "{\"id\":3,\"method\":\"y\"}") != NULL,
+	    "the next goes");
+	say(LOG);
+	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","
+	    "\"params\":{\"progressToken\":2}}");
+	tap_is_int(a.messages + b.messages + x.messages, 1,
+	    "what it says then is for nobody");
+	say(ASK("s"));
+	tap_ok(b.messages == 0 && strstr(heard(), "-32601") != NULL,
+	    "what it asks is refused");
+	if (!forget) {
+		say("{\"jsonrpc\":\"2.0\",\"method\":"
+		    "\"notifications/cancelled\",\"params\":{\"requestId\":"
+		    "\"q\"}}");
+		tap_is_int(b.messages, 0, "what it gives up is not the next's");
+	}
+	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	say(LOG);
+	tap_is_int(b.messages, 1, "once it has answered, the next is told");
+	say(ASK("q"));
+	tap_is_int(b.messages, 2, "and asked, by an id that was used");
+	if (!forget) {
+		answer(&a, WORKER_OK, NULL, "the first ends");
+		tap_is_int(worker_tell(w, NULL,
+			       VIEW("{\"id\":\"q\",\"result\":{\"a\":1}}")),
+		    SP_OK, "a response of another");
+		tap_is_str(heard(), "", "is none to this");
+	}
+	tap_is_int(worker_tell(w, b.call,
+		       VIEW("{\"id\":\"q\",\"result\":{\"b\":1}}")),
+	    SP_OK, "its own");
+	tap_ok(strstr(heard(), "{\"b\":1}") != NULL, "is");
+	say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+	tap_ok(b.n == 1 && x.messages == 0, "and the end");
+	(void)!call(&a, WORKER_STATE, "");
+	(void)heard();
+	say(LOG);
+	tap_is_int(x.messages, 0, "a log of a state is no agent's");
+	say("{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}");
+	say(LOG);
+	tap_is_int(x.messages, 1, "one of no call is told to all");
+	world_close();
+}
+
+/* More of them than are followed, and none is answered. */
+static void
+test_left_many(void)
+{
+	const struct worker_ask ask = { WORKER_MCP,
+		VIEW("{\"id\":1,\"method\":\"x\"}"), 300 };
+	static struct told t[WORKER_LEFT_MAX + 3];
+	struct told last;
+	unsigned i;
+
+	open_ready(HELLO);
+	for (i = 0; i < WORKER_LEFT_MAX + 3; i++) {
+		memset(&t[i], 0, sizeof(t[i]));
+		TAP_NEVER(
+		    worker_call(w, &ask, &caller, &t[i], &t[i].call) != SP_OK);
+		turn(0);
+		if (i % 2 == 0)
+			worker_cancel(t[i].call, VIEW_NONE);
+		else
+			worker_forget(t[i].call, VIEW_NONE);
+	}
+	tap_is_int(w->left_n, WORKER_LEFT_MAX, "as many as are followed");
+	answer(&t[0], WORKER_ERROR, "it was cancelled, and not answered",
+	    "the first is given up");
+	(void)!call(&last, WORKER_MCP, "{\"id\":1,\"method\":\"x\"}");
+	tap_ok(strstr(heard(), "{\"id\":21,") != NULL, "the next goes");
+	for (i = 4; i <= WORKER_LEFT_MAX + 4; i++) {
+		char line[64];
+
+		(void)snprintf(line, sizeof(line),
+		    "{\"jsonrpc\":\"2.0\",\"id\":%u,\"result\":{}}", i);
+		say(line);
+	}
+	say(LOG);
+	tap_ok(w->left_n == 0 && last.messages == 0,
+	    "the first may still be worked on");
+	for (i = 0; i < 1000 && !worker_settled(w); i++)
+		turn(5);
+	say(LOG);
+	tap_is_int(last.messages, 1, "until its time is over");
+	tap_is_int(worker_state(w), WORKER_READY, "the worker lives");
 	world_close();
 }
 
@@ -434,7 +550,7 @@ fails(const char *line, const char *why)
 		tap_diag("%s: n %u, result %d: %s", line, t.n, (int)t.result,
 		    t.body);
 	tap_is_int(worker_state(w), WORKER_FAILED, "it failed");
-	tap_is_int(worker_tell(w, VIEW("{\"method\":\"x\"}")), SP_E_STATE,
+	tap_is_int(worker_tell(w, NULL, VIEW("{\"method\":\"x\"}")), SP_E_STATE,
 	    "it is told no more");
 	world_close();
 }
@@ -741,7 +857,7 @@ conversation(const char *hello, const char *reply)
 	turn(0);
 	say("{\"jsonrpc\":\"2.0\",\"id\":\"m\",\"method\":\"sampling/x\"}");
 	if (worker_state(w) == WORKER_READY)
-		(void)!worker_tell(w,
+		(void)!worker_tell(w, t.call,
 		    VIEW("{\"jsonrpc\":\"2.0\",\"id\":\"m\",\"result\":{}}"));
 	say(reply);
 	turn(1);
@@ -779,6 +895,9 @@ main(void)
 	test_env();
 	test_queue();
 	test_cancel();
+	test_left(false);
+	test_left(true);
+	test_left_many();
 	test_deadline();
 	test_bad();
 	test_hello_bad();

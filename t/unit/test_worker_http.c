@@ -39,6 +39,7 @@ static int listener = -1;
 static struct loop_fd *listener_at;
 static unsigned refuse; /* connections, before one is made */
 static bool down; /* it listens no more */
+static unsigned waits; /* requests that are not answered */
 
 /* No memory of mem.h's: that fails here. */
 static struct conn {
@@ -130,6 +131,8 @@ serve_mcp(struct conn *c, const char *head, const char *body)
 		reply(c, "200 OK",
 		    "Content-Type: application/json\r\nMcp-Session-Id: s\r\n",
 		    out);
+	} else if (strstr(body, "\"wait\"") != NULL) {
+		waits++;
 	} else if (strstr(body, "\"notifications/") != NULL) {
 		reply(c, "202 Accepted", json, "");
 	} else {
@@ -460,10 +463,11 @@ end(struct episode *ep)
 	asked_n = 0;
 }
 
+static struct worker_call *call;
+
 static int
 ask(struct episode *ep, enum worker_op op, const char *data)
 {
-	struct worker_call *call;
 	struct worker_ask a = { .op = op, .data = view_str(data) };
 
 	return worker_of(ep) == NULL
@@ -570,6 +574,48 @@ test_memory(enum mode m)
 	    answered, hung);
 }
 
+/* A call that is given up, with no memory to say so, or to send the next. */
+static unsigned long
+leave_once(bool forget, unsigned long n)
+{
+	struct episode *ep = begin();
+	unsigned long made_n;
+	int i;
+
+	waits = 0;
+	TAP_NEVER(
+	    ask(ep, WORKER_MCP,
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}") != SP_OK);
+	for (i = 0; i < 20000 && waits == 0; i++)
+		turn();
+	TAP_NEVER(waits != 1);
+	made_n = mem_count();
+	mem_fail_after(n, 0);
+	if (forget)
+		worker_forget(call, VIEW("\"why\""));
+	else
+		worker_cancel(call, VIEW("\"why\""));
+	mem_fail_after(0, 0);
+	made_n = mem_count() - made_n;
+	turn();
+	TAP_NEVER(told.n != 0 || worker_state(worker_of(ep)) != WORKER_READY);
+	end(ep);
+	TAP_NEVER(told.n != (forget ? 0 : 1));
+	return made_n;
+}
+
+static void
+test_leave(bool forget)
+{
+	unsigned long n = 0;
+
+	mode = MCP;
+	while (++n < 100 && leave_once(forget, n) >= n)
+		;
+	tap_ok(n > 3 && n < 100, "one is %s, as each of %lu allocations fails",
+	    forget ? "forgotten" : "cancelled", n);
+}
+
 int
 main(void)
 {
@@ -601,6 +647,8 @@ main(void)
 	test_ready(MCP);
 	test_ready(OPENENV);
 	test_never();
+	test_leave(true);
+	test_leave(false);
 	test_memory(MCP);
 	test_memory(OPENENV);
 	worker_set_free(workers);
