@@ -222,6 +222,8 @@ refuse(struct gate_request *r, int rc, const char *why)
 		return gate_deny(r, 404, "unknown_server", why);
 	case SP_E_EXISTS:
 		return gate_deny(r, 409, "server_exists", why);
+	case SP_E_STATE:
+		return gate_deny(r, 409, "last_server", why);
 	case SP_E_LIMIT:
 	case SP_E_ARG:
 		return gate_deny(r, 409, "not_possible", why);

@@ -357,7 +357,11 @@ def there_and_back(d, one, two):
 
 
 def alone(d, one):
-    d.ask("DELETE", "/upstreams/u/servers", {"url": one.base})
+    r = d.ask("DELETE", "/upstreams/u/servers", {"url": one.base})
+    tap.ok(r.status == 409 and "add another" in r.json()["error"]["message"]
+           and list(d.servers()) == [one.base],
+           "the last one is not removed", (r.status, r.body))
+    d.ask("POST", "/upstreams/u/servers/drain", {"url": one.base})
     r = d.post(UNARY)
     tap.ok(r.status == 502
            and "no server of the upstream takes calls" in r.json()["error"]

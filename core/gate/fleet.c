@@ -99,6 +99,15 @@ fleet_apply(const struct hub_link *k, enum fleet_op op,
 	case FLEET_ADD:
 		return fleet_add(k, s, why);
 	case FLEET_REMOVE:
+		if (pool_servers_last(k->pool, s)) {
+			*why = "it is the only server of the upstream, and "
+			       "no call could go anywhere: add another one "
+			       "first";
+			return SP_E_STATE;
+		}
+		rc = pool_servers_remove(k->pool, s);
+		break;
+	case FLEET_REMOVE_ANY:
 		rc = pool_servers_remove(k->pool, s);
 		break;
 	case FLEET_DRAIN:
@@ -117,6 +126,7 @@ fleet_change(struct forward *f, const struct conf_upstream *u, enum fleet_op op,
 	static const char *const done[] = {
 		[FLEET_ADD] = "added",
 		[FLEET_REMOVE] = "removed",
+		[FLEET_REMOVE_ANY] = "removed",
 		[FLEET_DRAIN] = "draining",
 	};
 	const struct hub_link *k = forward_link(f, u->index);
@@ -199,8 +209,10 @@ fleet_was(struct gate *g, struct view body)
 	if (u == NULL)
 		return SP_OK;
 	arena = arena_new(FLEET_ARENA);
+	/* what comes in its place is told next */
 	if (arena != NULL)
-		rc = fleet_change(g->current->forward, u, (enum fleet_op)op,
+		rc = fleet_change(g->current->forward, u,
+		    op == FLEET_REMOVE ? FLEET_REMOVE_ANY : (enum fleet_op)op,
 		    url, arena, &why);
 	/* added and taken away again; or taken away and added */
 	if (rc != SP_OK && rc != SP_E_NOTFOUND && rc != SP_E_EXISTS)

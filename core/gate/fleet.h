@@ -6,7 +6,12 @@
 
 enum { FLEET_SERVERS_MAX = 64 }; /* of one upstream */
 
-enum fleet_op { FLEET_ADD, FLEET_REMOVE, FLEET_DRAIN };
+enum fleet_op {
+	FLEET_ADD,
+	FLEET_REMOVE, /* never the last one */
+	FLEET_DRAIN,
+	FLEET_REMOVE_ANY, /* also the last: of fleet_was() alone */
+};
 
 struct fleet_server {
 	struct view url; /* borrowed until something changes */
@@ -34,7 +39,7 @@ size_t fleet_list(const struct gate *g, const struct forward *f,
  * Parameters: url, as in the directive `server`; why, of an error, static or
  *          in arena.
  * Returns: 0; SP_E_SYNTAX no such URL; SP_E_NOTFOUND; SP_E_EXISTS; SP_E_LIMIT;
- *          SP_E_ARG https where no certificates are at hand; SP_E_NOMEM.
+ *          SP_E_STATE it is the last one; SP_E_ARG https where no certificates are at hand; SP_E_NOMEM.
  */
 int fleet_change(struct forward *f, const struct conf_upstream *u,
     enum fleet_op op, struct view url, struct arena *arena,

@@ -318,6 +318,18 @@ pool_servers_add(struct pool *p, const struct pool_server *from)
 	return 0;
 }
 
+bool
+pool_servers_last(struct pool *p, const struct pool_server *as)
+{
+	const struct server *s = find(p, as);
+
+	for (size_t i = 0; i < POOL_SERVERS_MAX; i++)
+		if (p->slots[i] != NULL && !p->slots[i]->removed &&
+		    p->slots[i] != s)
+			return false;
+	return s != NULL;
+}
+
 int
 pool_servers_remove(struct pool *p, const struct pool_server *as)
 {

@@ -40,6 +40,8 @@ int pool_servers_add(struct pool *p, const struct pool_server *s) must_check;
  */
 int pool_servers_remove(struct pool *p, const struct pool_server *s) must_check;
 int pool_servers_drain(struct pool *p, const struct pool_server *s) must_check;
+/* Whether it is there, and no other is. */
+bool pool_servers_last(struct pool *p, const struct pool_server *s);
 /* The one in that slot, below POOL_SERVERS_MAX: false, nobody. */
 bool pool_servers_get(const struct pool *p, size_t slot,
     struct pool_server_info *out);
