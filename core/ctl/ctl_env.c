@@ -18,6 +18,7 @@ enum {
 	ANSWER_MAX = 256 * 1024 * 1024,
 	SHOWN_MAX = 160, /* bytes of an answer */
 	REST_MAX = 4096,
+	TAIL_MAX = 1536, /* bytes of a failed worker's standard error */
 };
 
 const char ctl_env_usage[] =
@@ -136,6 +137,46 @@ ask_worker(struct check *c, const char *op, const char *data,
 	return good;
 }
 
+/* Its last lines, whole ones. */
+static struct view
+tail_of(struct view v)
+{
+	while (view_ends(v, VIEW("\n")))
+		v.n--;
+	if (v.n > TAIL_MAX) {
+		v = view_from(v, v.n - TAIL_MAX);
+		v = view_from(v, view_find(v, '\n') + 1);
+	}
+	return v;
+}
+
+/* One that lives has refused, which is no matter of its standard error. */
+static void
+say_worker_failed(struct check *c)
+{
+	struct buf text = BUF_INIT(ANSWER_MAX);
+	struct view line, rest;
+
+	say_failed(c);
+	if (c->lost || !request(c, "GET", "/worker", VIEW_NONE) ||
+	    !view_eq(ctl_record_get(buf_view(&c->out), VIEW("state")),
+		VIEW("\"failed\"")) ||
+	    ctl_record_string(ctl_record_get(buf_view(&c->out), VIEW("stderr")),
+		&text) != 0) {
+		buf_clear(&text);
+		return;
+	}
+	rest = tail_of(buf_view(&text));
+	(void)printf("            the worker's standard error%s\n",
+	    rest.n > 0 ? ":" : " is empty");
+	while (rest.n > 0 && view_split(&rest, '\n', &line)) {
+		(void)printf("            | ");
+		ctl_text_print(stdout, line, NULL);
+		(void)putchar('\n');
+	}
+	buf_clear(&text);
+}
+
 /* The machine-readable word of an error. */
 static bool
 is_code(const struct check *c, struct view code)
@@ -177,7 +218,7 @@ say_worker(struct check *c, const char *what, const char *op, const char *data)
 	if (ask_worker(c, op, data, &v))
 		end_line(c, "ok", v);
 	else
-		say_failed(c);
+		say_worker_failed(c);
 }
 
 /* Names of the tools in a JSON-RPC answer. */
@@ -301,7 +342,7 @@ try_worker(struct check *c)
 			end_line(c, "none",
 			    VIEW("the environment has no worker"));
 		else
-			say_failed(c);
+			say_worker_failed(c);
 		return;
 	}
 	end_line(c, "ok", v);
