@@ -301,6 +301,52 @@ def text():
            " /opt/venv" in r.stdout, "an active venv is used, and bound")
 
 
+def base_python():
+    """What a venv's python and pyvenv.cfg lead to is shown, link by link."""
+    os.makedirs(os.path.join(TMP.name, "py", "3.11.7", "bin"))
+    os.makedirs(os.path.join(TMP.name, "py", "3.11.7", "lib", "python3.11"))
+    os.makedirs(os.path.join(TMP.name, "venv", "bin"))
+    os.makedirs(os.path.join(TMP.name, "bare", "bin"))
+    os.symlink("3.11.7", os.path.join(TMP.name, "py", "3.11"))
+    for where in ("py/3.11.7", "bare"):
+        path = os.path.join(TMP.name, where, "bin", "python3")
+        with open(path, "w", encoding="utf-8") as f_:
+            f_.write("#!/bin/sh\n")
+        os.chmod(path, 0o755)
+    at = os.path.join(TMP.name, "venv", "bin", "python3")
+    os.symlink("python", at)
+
+    def shown(to, cfg=""):
+        link = os.path.join(TMP.name, "venv", "bin", "python")
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.symlink(to, link)
+        with open(os.path.join(TMP.name, "venv", "pyvenv.cfg"), "w",
+                  encoding="utf-8") as f_:
+            f_.write(cfg)
+        r = run("-m", write(FULL), "--asset-root", "assets", "--python", at)
+        row = next(x for x in r.stdout.splitlines() if "read_only" in x)
+        # the manifest's folder and that of the bootstrap stand there anyway
+        return [x[len(TMP.name):] for x in row.strip(" ;").split()
+                if x.startswith(TMP.name + "/")]
+
+    tap.eq(shown("../../py/3.11/bin/python3"),
+           ["/venv", "/py/3.11", "/py/3.11.7"],
+           "the base of a venv, and a link to it")
+    tap.eq(shown("/usr/bin/python3"), ["/venv"], "the system's is there")
+    tap.eq(shown("/usr/bin/python3", "x = y\nHOME=" + TMP.name +
+                 "/py/3.11/bin\n"), ["/venv", "/py/3.11", "/py/3.11.7"],
+           "that of pyvenv.cfg, too")
+    tap.eq(shown("../../bare/bin/python3"), ["/venv"],
+           "no folder that python is not installed in")
+    os.symlink("round", os.path.join(TMP.name, "round"))
+    tap.eq(shown("/usr/bin/python3", f"home = {TMP.name}/round\n"), ["/venv"],
+           "a link in a circle")
+    r = run("-m", "none.yaml")
+    tap.ok(r.returncode == 2 and "for -m: No such file" in r.stderr and
+           "expected a path" in r.stderr, "what is not there", r.stderr)
+
+
 def flags():
     path = write(FULL)
     for args, error in (
@@ -369,6 +415,7 @@ def inside():
 rows()
 broken()
 text()
+base_python()
 flags()
 unchanged()
 inside()

@@ -32,7 +32,7 @@ environment box {{
     process rubric {{ trust privileged; asset rubric;
         command /usr/bin/python3 -I; }}
     process steps {{ trust privileged; asset steps; }}
-    process bad {{ trust privileged; asset bad; command /no/such/program; }}
+    process bad {{ trust privileged; asset bad; command /openenvd/assets/none; }}
     process agent {{ trust workload; command /bin/true; }}
 }}
 environment pair {{

@@ -2,6 +2,7 @@
 """Hosts that lack something: a start is refused, by the name of what it is."""
 import ctypes
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -22,7 +23,8 @@ NETLINK, ROUTE, NETFILTER, NO_PROTOCOL = 16, 0, 12, 93
 
 CONF = """
 state_dir {tmp}/state; error_log stderr info;
-environment work {{ workspace {tmp}/ws; sandbox {{ memory 64m; pids 32; }}
+environment work {{ workspace {tmp}/ws;
+    sandbox {{ memory 64m; pids 32; {box} }}
     {more} }}
 server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
 """
@@ -61,10 +63,10 @@ def without_groups():
             os._exit(98)
 
 
-def start(tmp, more, before=None, check=True):
+def start(tmp, more, before=None, check=True, box=""):
     path = os.path.join(tmp, "sallyport.conf")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(CONF.format(tmp=tmp, more=more))
+        f.write(CONF.format(tmp=tmp, more=more, box=box))
     return subprocess.run(
         [gate.program("sallyport"), *(["-t"] if check else []), "-c", path],
         capture_output=True, text=True, check=False, preexec_fn=before,
@@ -82,6 +84,43 @@ def refused(tmp, what, word, *args, **kw):
         tap.none([x for x in f if tmp in x], "and nothing is left mounted")
 
 
+def programs(tmp):
+    """Those of an environment are looked for in a sandbox of it."""
+    with tempfile.TemporaryDirectory(prefix="sp-host-",
+                                     dir="/var/tmp") as out:
+        os.chmod(out, 0o755)
+        for name in ("seen", "hidden"):
+            os.mkdir(os.path.join(out, name))
+        shutil.copy("/bin/true", os.path.join(out, "hidden", "python"))
+        os.symlink("../hidden/python", os.path.join(out, "seen", "python"))
+        for name, mode, text in (("app", 0o755, f"#!{out}/hidden/python -I"),
+                                 ("data", 0o644, "")):
+            with open(os.path.join(out, "seen", name), "w",
+                      encoding="utf-8") as f:
+                f.write(text + "\n")
+            os.chmod(f.name, mode)
+        more = (f"episodes 1; worker stdio {out}/seen/python;"
+                f"process app {{ trust workload; command {out}/seen/app; }}"
+                "process fine { trust workload; command /bin/true; }")
+        box = f"read_only /usr /bin /lib /lib64 {out}/seen"
+        for check in (True, False):
+            r = start(tmp, more + "process data { trust workload; command "
+                      f"{out}/seen/data; }}", check=check, box=box + ";")
+            lines = [x for x in r.stderr.splitlines() if "inside" in x]
+            tap.ok(r.returncode == 1 and len(lines) == 3 and
+                   f"the worker cannot be started inside: {out}/seen/python "
+                   f"is a link to {out}/seen/../hidden/python: No such file"
+                   in lines[0] and "add the folder" in lines[0] and
+                   f'process "app" cannot be started inside: {out}/seen/app: '
+                   f"{out}/hidden/python: No such file" in lines[1] and
+                   "user may execute" in lines[2],
+                   "programs that are not there are named",
+                   (r.returncode, r.stderr))
+        r = start(tmp, more, box=f"{box} {out}/hidden;")
+        tap.ok(r.returncode == 0, "and taken where they can be started",
+               r.stderr)
+
+
 def main():
     walls.needed()
     with tempfile.TemporaryDirectory(prefix="sp-host-") as tmp:
@@ -89,6 +128,7 @@ def main():
         os.mkdir(os.path.join(tmp, "ws"))
         r = start(tmp, "")
         tap.ok(r.returncode == 0, "as it is this host will do", r.stderr)
+        programs(tmp)
         refused(tmp, "38: no control groups", "cgroup2: not mounted here",
                 "require resource_isolation;", before=without_groups)
         if SOCKET is None:

@@ -2,6 +2,7 @@
 """Workers of episodes, in real sandboxes: MCP over stdio, and frames."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ ENVIRONMENTS = {
     "early": "worker stdio /usr/bin/python3 {f}/mcp.py early;",
     "mute": "worker stdio /usr/bin/python3 {f}/mcp.py mute; "
             "worker_start_timeout 1s;",
-    "nowhere": "worker stdio /usr/bin/no-such-program;",
+    "nowhere": "worker stdio {gone}/worker;",
     "brief": "worker stdio /usr/bin/python3 {f}/mcp.py;",
     "small": FRAMES % (BOOTSTRAP, "small_env:Environment",
                        "small_env:Action"),
@@ -49,10 +50,17 @@ class Daemon(gate.Gate):
         self.socket = os.path.join(folder, "control")
         uid = 400000 + os.getpid() % 1000 * 32768
         text = ""
+        # where no sandbox may write
+        self.gone = tempfile.TemporaryDirectory(
+            prefix="sp-", dir="/var/tmp" if SCRATCH == "/tmp" else "/tmp")
+        gone = self.gone.name
+        os.chmod(gone, 0o755)
+        shutil.copy("/bin/true", os.path.join(gone, "worker"))
         for i, (name, worker) in enumerate(ENVIRONMENTS.items()):
+            seen = f" {gone}" if name == "nowhere" else ""
             text += (f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
-                     f"  {worker.replace('{f}', FIXTURES)}\n"
-                     f"  sandbox {{ read_only {inside.HOST} {FIXTURES} {BOOTSTRAP};\n"
+                     f"  {worker.replace('{f}', FIXTURES).replace('{gone}', gone)}\n"
+                     f"  sandbox {{ read_only {inside.HOST} {FIXTURES} {BOOTSTRAP}{seen};\n"
                      f"    read_write {SCRATCH}; memory 256m; tmp_size 64m; shm_size 16m;\n"
                      f"    timeout {'500ms' if name == 'brief' else '20s'};\n"
                      f"    env TMPDIR={SCRATCH} PYTHONPATH={FIXTURES}; uid {uid + i * 4096} 4096; "
@@ -60,6 +68,8 @@ class Daemon(gate.Gate):
         super().__init__(
             text + "server { listen 127.0.0.1:0; location /health "
             "{ health; } }", main=f"control {self.socket};", **kw)
+        # that it was there is seen at the start
+        os.unlink(os.path.join(gone, "worker"))
 
     def ctl(self, *args, stdin=b""):
         r = subprocess.run([gate.program("sallyportctl"), "-S", self.socket,
@@ -260,6 +270,8 @@ def checked(d):
     rc, out, err = d.ctl("env", "check", "early")
     tap.ok(rc == 1 and b"exit status 9" in out, "of one that fails",
            out + err)
+    tap.ok(b"standard error:" in out and b"| no licence found" in out,
+           "with the end of its standard error", out)
     rc, out, err = d.ctl("env", "check", "no-such")
     tap.ok(rc == 1 and b"no-such" in out, "of none", out + err)
     rc, out, err = d.ctl("env", "check", "none")

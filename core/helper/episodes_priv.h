@@ -9,6 +9,7 @@
 #include "helper/guarantee.h"
 #include "helper/seed_job.h"
 #include "helper/hold.h"
+#include "helper/programs.h"
 #include "helper/slot.h"
 #include "helper/slot_block.h"
 #include "helper/slot_journal.h"
@@ -83,6 +84,7 @@ struct episodes {
 	struct poller_timer *warm_timer; /* of episodes_warm_later() */
 	bool warm_waits; /* it runs */
 	int tried; /* of the build that tries: SP_E_AGAIN until it ended */
+	struct programs programs; /* that it looks for */
 	void (*stopped)(void *arg);
 	void *stopped_arg;
 };

@@ -403,13 +403,22 @@ start_memory(const struct conf *c)
 
 /* ---- one of each, for a try ------------------------------------------------- */
 
+/* It stands: are its programs in it?  Then it may go. */
+static void
+try_go_on(struct episodes *e, struct slot *s, int rc)
+{
+	if (rc == SP_OK || rc == SP_E_AGAIN)
+		return;
+	e->tried = rc == SP_E_NOTFOUND ? e->programs.rc : rc;
+	slot_end(s);
+}
+
 static void
 try_ready(void *arg, struct slot *s)
 {
 	struct episodes *e = arg;
 
-	e->tried = SP_OK;
-	slot_end(s);
+	try_go_on(e, s, programs_begin(&e->programs, s, s->env));
 }
 
 static void
@@ -428,6 +437,17 @@ try_nothing(void *arg, struct slot *s)
 {
 	(void)arg;
 	(void)s;
+}
+
+/* By itself, with what it was asked unanswered: told in the log. */
+static void
+try_ending(void *arg, struct slot *s)
+{
+	struct episodes *e = arg;
+
+	(void)s;
+	if (e->tried == SP_E_AGAIN)
+		e->tried = SP_E_CONF;
 }
 
 static void
@@ -455,12 +475,12 @@ static void
 try_heard(void *arg, struct slot *s, const struct channel_msg *m,
     uint32_t number, struct view rest, int fd)
 {
-	(void)arg;
-	(void)s;
-	(void)m;
+	struct episodes *e = arg;
+
 	(void)number;
-	(void)rest;
 	fd_close(&fd);
+	if (e->tried == SP_E_AGAIN)
+		try_go_on(e, s, programs_heard(&e->programs, m, rest));
 }
 
 static void
@@ -544,7 +564,7 @@ start_try(struct episodes *e)
 	e->slots.stuck = try_stuck;
 	e->slots.swept = try_swept;
 	e->slots.heard = try_heard;
-	e->slots.ending = try_nothing;
+	e->slots.ending = try_ending;
 	e->slots.oracle = NULL; /* none is started */
 	rc = slot_journal_cover(&e->journal, 1);
 	if (rc != SP_OK) {

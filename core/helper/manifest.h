@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "helper/manifest_yaml.h"
+#include "helper/pyhome.h"
 
 enum {
 	MANIFEST_RULES_MAX = 256,
@@ -90,6 +91,7 @@ struct manifest_site {
 	const char *host;
 	unsigned port;
 	const char *python; /* absolute */
+	const struct pyhome *pyhome; /* NULL: it needs nothing else */
 	const char *bootstrap; /* of a worker of frames; absolute */
 	const char *factory; /* NULL: the app is served over HTTP */
 	const char *action_class;

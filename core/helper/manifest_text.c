@@ -155,7 +155,11 @@ static bool
 hides(const struct manifest_site *s, const char *folder)
 {
 	struct view f = view_str(folder);
+	size_t i;
 
+	for (i = 0; s->pyhome != NULL && i < s->pyhome->n; i++)
+		if (is_beneath(view_str(s->pyhome->v[i]), f))
+			return true;
 	return is_beneath(view_str(s->dir), f) ||
 	    is_beneath(view_str(s->python), f) ||
 	    (s->factory != NULL && is_beneath(view_str(s->bootstrap), f));
@@ -184,6 +188,8 @@ put_sandbox(struct writer *w)
 		put_arg(w, view_str(conf_env_read_only[i]));
 	put_read_only(w, s->dir);
 	put_folder(w, s->python, 2);
+	for (i = 0; s->pyhome != NULL && i < s->pyhome->n; i++)
+		put_read_only(w, s->pyhome->v[i]);
 	if (s->factory != NULL)
 		put_folder(w, s->bootstrap, 1);
 	put(w, ";\n");

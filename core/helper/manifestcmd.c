@@ -104,6 +104,16 @@ bad(const char *flag, const char *value, const char *expected)
 	return SP_E_ARG;
 }
 
+static int
+bad_path(const char *flag, const char *value, int en)
+{
+	fprintf(stderr,
+	    "sallyport: bad value \"%.100s\" for %s: %s; expected a path that "
+	    "can be reached\n",
+	    value, flag, strerror(en));
+	return SP_E_ARG;
+}
+
 /* Absolute, its links followed: a sandbox binds what is really there. */
 static int
 path_of(const char *flag, const char *arg, char **out)
@@ -113,7 +123,7 @@ path_of(const char *flag, const char *arg, char **out)
 	mem_free(*out);
 	*out = NULL;
 	if (realpath(arg, real) == NULL)
-		return bad(flag, arg, strerror(errno));
+		return bad_path(flag, arg, errno);
 	*out = mem_strdup(real);
 	return *out != NULL ? SP_OK : SP_E_NOMEM;
 }
@@ -319,8 +329,11 @@ complete(struct manifestcmd *c)
 		rc = SP_E_NOMEM;
 	if (rc == SP_OK && c->bootstrap == NULL)
 		rc = find_bootstrap(c);
+	if (rc == SP_OK)
+		rc = pyhome_find(&c->pyhome, c->python);
 	c->site.dir = c->dir;
 	c->site.python = c->python;
+	c->site.pyhome = &c->pyhome;
 	c->site.bootstrap = c->bootstrap;
 	c->site.workspace = c->workspace;
 	c->site.asset_root = c->asset_root;
@@ -364,6 +377,7 @@ manifestcmd_clear(struct manifestcmd *c)
 	mem_free(c->bootstrap);
 	mem_free(c->workspace);
 	mem_free(c->asset_root);
+	pyhome_clear(&c->pyhome);
 	memset(c, 0, sizeof(*c));
 }
 

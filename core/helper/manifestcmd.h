@@ -24,6 +24,7 @@ struct manifestcmd {
 	const char *extra; /* of -g */
 	struct manifest_site site; /* the strings below, and argv's */
 	char *dir, *python, *bootstrap, *workspace, *asset_root;
+	struct pyhome pyhome;
 	bool has_port;
 };
 

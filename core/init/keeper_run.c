@@ -338,7 +338,8 @@ start(struct keeper_proc *p, struct sbox_why *w, const struct sandbox_run *run,
     struct arena *a)
 {
 	struct run_env env;
-	struct run_child c = { &p->k->box, &env, { -1, -1, -1, -1 }, -1 };
+	struct run_child c = { &p->k->box, &env, { -1, -1, -1, -1 }, -1,
+		(run->flags & SANDBOX_RUN_PROBE) != 0 };
 	int i, rc;
 
 	rc = run_env_make(&p->k->box, run, a, &env);

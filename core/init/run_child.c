@@ -16,6 +16,7 @@
 #include "init/fdmsg.h"
 #include "init/privs.h"
 #include "init/run_child.h"
+#include "init/run_probe.h"
 #include "init/sbox_filter.h"
 #include "init/sbox_landlock.h"
 #include "init/sbox_local.h"
@@ -230,7 +231,9 @@ process(const struct run_child *c, struct sbox_why *w)
 	if (rc == SP_OK && !sbox_local(b))
 		rc = sbox_filter_load(w, buf_view(&b->filter));
 	w->stage = SANDBOX_STAGE_EXEC;
-	if (rc == SP_OK) {
+	if (rc == SP_OK && c->probe) {
+		run_probe(w, c->env->argv[0]);
+	} else if (rc == SP_OK) {
 		environ = c->env->env;
 		(void)execvp(c->env->argv[0], c->env->argv);
 		(void)sbox_why_errno(w, errno, "%s", c->env->argv[0]);

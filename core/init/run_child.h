@@ -14,6 +14,7 @@ struct run_child {
 	const struct run_env *env;
 	int stdio[RUN_STDIO]; /* the process's ends; -1: /dev/null, or none */
 	int sock; /* to the keeper; see run_child_read() */
+	bool probe; /* it ends before it becomes the program, see run_probe() */
 };
 
 /*

@@ -276,7 +276,8 @@ int
 sandbox_msg_run_get(struct view text, struct arena *a, struct sandbox_run *r)
 {
 	const uint32_t known = SANDBOX_RUN_STDIN |
-	    SANDBOX_RUN_STDERR_TO_STDOUT | SANDBOX_RUN_EVENT_FD;
+	    SANDBOX_RUN_STDERR_TO_STDOUT | SANDBOX_RUN_EVENT_FD |
+	    SANDBOX_RUN_PROBE;
 	int rc;
 
 	memset(r, 0, sizeof(*r));

@@ -95,6 +95,8 @@ enum sandbox_run_flag {
 	SANDBOX_RUN_STDIN = 1 << 0, /* a pipe; else /dev/null */
 	SANDBOX_RUN_STDERR_TO_STDOUT = 1 << 1,
 	SANDBOX_RUN_EVENT_FD = 1 << 2, /* a pipe as OPENENVD_EVENT_FD */
+	SANDBOX_RUN_PROBE = 1 << 3, /* only looked at: it never starts; errno
+				       0 when it could */
 };
 
 /* One process inside: what the reactor chose. */
