@@ -264,7 +264,7 @@ def text():
     lines = [x.strip() for x in r.stdout.splitlines()]
     for want in (
             "environment my_env {",
-            "factory a.b:make;",
+            "factory a.b:make;", "worker_directory /workspace;",
             "action_class openenv.core.env_server.mcp_types:"
             "CallToolAction;",
             "allow tcp 203.0.113.0/24 443;", "allow tcp 203.0.113.0/24 80;",

@@ -23,7 +23,8 @@ BAD = ("early_event", "not_ready", "unasked", "event", "two_keys", "twice",
        "no_object", "text")
 ENVIRONMENTS = {
     "full": "worker stdio /usr/bin/python3 {f}/mcp.py;",
-    "plain": "worker stdio /usr/bin/python3 {f}/mcp.py plain;",
+    "plain": "worker stdio /usr/bin/python3 {f}/mcp.py plain; "
+             "worker_directory /workspace;",
     "early": "worker stdio /usr/bin/python3 {f}/mcp.py early;",
     "mute": "worker stdio /usr/bin/python3 {f}/mcp.py mute; "
             "worker_start_timeout 1s;",
@@ -176,6 +177,8 @@ def lifecycle(d, ep):
            {"episode_id": plain, "step_count": 0}, "and its state")
     got = d.worker(plain, "step", "{}")
     tap.ok("422" in got, "and a step", got)
+    tap.eq(json.loads(said(d.tool(plain, "where")))["cwd"], "/workspace",
+           "worker_directory")
     d.ctl("end", plain)
     none = d.create("none")
     got = d.worker(none, "state")

@@ -89,6 +89,7 @@ struct conf_environment {
 	struct conf_list worker_command;
 	struct view worker_factory; /* of frames: MODULE:ATTR */
 	struct view worker_action_class; /* of frames: MODULE:CLASS */
+	struct view worker_dir; /* inside, absolute; empty: its HOME */
 	uint64_t worker_start_ms; /* until it must be ready */
 
 	struct view assets; /* directory; empty: none */

@@ -322,10 +322,18 @@ const struct conf_directive core_conf_env[] = {
 		"is found out then.\nNo shell reads the "
 		"command, and its program may not lie where episodes "
 		"write.\n"
-		"It starts in its HOME, which no other sandbox has, and not "
-		"in the workspace: an interpreter would take an agent's "
-		"modules from there.",
+		"It starts in worker_directory.",
 	    .def_doc = "none" },
+	{ .name = "worker_directory",
+	    .scopes = CONF_ENVIRONMENT,
+	    .type = CONF_STRING,
+	    .offset = ENV(worker_dir),
+	    .args = "PATH",
+	    .doc = "Where, inside, the worker is started.\nIts HOME is no "
+		   "other sandbox's.\n/workspace is what agents write: an "
+		   "interpreter started there with -c or -m, and\nsome "
+		   "programs, would take an agent's modules from it.",
+	    .def_doc = "its HOME" },
 	{ .name = "worker_start_timeout",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_DURATION,

@@ -204,9 +204,14 @@ core_conf_env_check_one(struct conf_parse *p, const struct conf_block *b,
     const struct conf_environment *e)
 {
 	const struct conf_node *worker = conf_block_set(b, "worker");
+	const struct conf_node *dir = conf_block_set(b, "worker_directory");
+	struct view path = e->worker_dir;
 	int rc;
 
 	rc = check_files(p, b, e);
+	p->node = dir != NULL ? dir : b->node;
+	if (rc == 0 && dir != NULL)
+		rc = core_conf_env_check_path(p, "worker_directory", &path);
 	p->node = worker != NULL ? worker : b->node;
 	if (rc == 0)
 		rc = check_worker(p, e);

@@ -228,6 +228,7 @@ worker_pipe_start(struct worker_pipe *l, struct worker_back *back,
 		.flags = SANDBOX_RUN_EVENT_FD |
 		    (line != NULL ? SANDBOX_RUN_STDIN : 0),
 		.argv = { env->worker_command.v, env->worker_command.n },
+		.cwd = env->worker_dir,
 	};
 	int rc;
 

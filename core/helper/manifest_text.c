@@ -224,6 +224,8 @@ put_worker(struct writer *w)
 		put(w, ";\n%s    action_class", w->indent);
 		put_arg(w, view_str(s->action_class));
 		put(w, ";\n%s}\n", w->indent);
+		/* a script's modules are not looked for there */
+		put(w, "%sworker_directory /workspace;\n", w->indent);
 		return;
 	}
 	if (w->m->app.n == 0) {

@@ -19,6 +19,7 @@ static const char full[] =
     U "environment echo {\n"
       "workspace /srv/echo/workspace/; workspace_size 2g; storage disk;\n"
       "workspace_inodes 1000; worker_start_timeout 5s;\n"
+      "worker_directory \"/workspace/a b\";\n"
       "worker stdio /usr/bin/python3 /opt/echo/worker.py \"a b\" '';\n"
       "assets /srv/echo/private { oracle grade.sh; solution sub/s.txt;\n"
       "rubric \"r b.py\"; }\n"
@@ -75,6 +76,9 @@ static const struct {
 	{ E("episodes 2;\nwarm 3;"),
 	    "t:2: warm is 3 and episodes 2; expected at most as many" },
 	{ E("teardown_timeout off;"), "expected a time from 1ms to 1h" },
+	{ E("worker_directory workspace;"),
+	    "t:1: bad path \"workspace\" for \"worker_directory\"; expected "
+	    "an absolute one without \"..\"" },
 	{ E("worker_start_timeout 2h;"), "expected a time from 1ms to 1h" },
 	{ E("}\nenvironment e {"),
 	    "t:2: duplicate environment \"e\"; expected different names, it "
