@@ -198,13 +198,31 @@ prepare(const struct run_child *c, struct sbox_why *w, int *say_to)
 	return rc;
 }
 
+/*
+ * By the process itself, in its leaf: from within that namespace the
+ * go-between, which is outside, could not put anything into one where v2 is
+ * mounted with nsdelegate, as systemd does (cgroups(7): ENOENT).
+ */
+static int
+join_cgroup_namespace(const struct sbox *b, struct sbox_why *w)
+{
+	int rc = sbox_why_stage(w, SANDBOX_STAGE_ENTER);
+
+	if (rc == SP_OK && !sbox_local(b) &&
+	    setns(b->init_pidfd, CLONE_NEWCGROUP) != 0)
+		rc = sbox_why_errno(w, errno, "joining the cgroup namespace");
+	return rc;
+}
+
 static void __attribute__((noreturn))
 process(const struct run_child *c, struct sbox_why *w)
 {
 	const struct sbox *b = c->box;
 	struct run_child_msg msg;
-	int say_to = c->sock, rc = sbox_why_stage(w, SANDBOX_STAGE_STDIO);
+	int say_to = c->sock, rc = join_cgroup_namespace(b, w);
 
+	if (rc == SP_OK)
+		rc = sbox_why_stage(w, SANDBOX_STAGE_STDIO);
 	if (rc == SP_OK)
 		rc = prepare(c, w, &say_to);
 	if (rc != SP_OK)
@@ -261,7 +279,7 @@ enter(const struct run_child *c, struct sbox_why *w)
 	if (rc == SP_OK &&
 	    setns(b->init_pidfd,
 		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-		    CLONE_NEWUTS | CLONE_NEWCGROUP) != 0)
+		    CLONE_NEWUTS) != 0)
 		rc = sbox_why_errno(w, errno, "joining the namespaces");
 	/* never a program on the host's root, whatever went wrong before */
 	if (rc == SP_OK &&

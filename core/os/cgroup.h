@@ -30,8 +30,9 @@ struct cgroup_root {
 };
 
 /*
- * Finds the calling process's cgroups in all mounted hierarchies, makes
- * beneath them (or beneath `path`, relative to each hierarchy's mount) a
+ * Finds the calling process's cgroups in all mounted hierarchies (of v2 the
+ * top where that is better: cgroup_top_better()), makes beneath them (or
+ * beneath `path`, relative to each hierarchy's mount) a
  * directory `sallyport` with leaves `self` (into which the caller moves, so
  * that controllers can be given to children) and `episodes`, which is what is
  * opened.

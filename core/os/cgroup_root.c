@@ -9,6 +9,7 @@
 #include "os/cgroup.h"
 #include "os/cgroup_ctl.h"
 #include "os/cgroup_find.h"
+#include "os/cgroup_top.h"
 #include "os/fd.h"
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024, PATH_BYTES_MAX = 16 * 1024 };
@@ -28,14 +29,17 @@ static const char *const names[CGROUP_HIERARCHIES] = {
 struct search {
 	struct buf group, mounts; /* the kernel's texts */
 	const char *path; /* beneath each mount; NULL: where we are */
+	bool top; /* of v2, not where we are: cgroup_top_better() */
 	struct buf *why;
+	bool told[CGROUP_HIERARCHIES]; /* what is not to be had of v2 */
+	bool v2; /* is there */
 };
 
 /* A line about what is not to be had; that it fits is not essential. */
 static void
-complain(const struct search *s, enum cgroup_hierarchy h, const char *what,
-    int rc)
+complain(struct search *s, enum cgroup_hierarchy h, const char *what, int rc)
 {
+	s->told[h] = true;
 	(void)!buf_printf(s->why, "%s: %s%s%s\n", names[h], what,
 	    rc != SP_OK ? ": " : "", rc != SP_OK ? err_str(rc) : "");
 }
@@ -47,7 +51,9 @@ base_path(const struct search *s, const char *controller, struct buf *out)
 	struct view group = VIEW_NONE;
 	int rc;
 
-	if (s->path == NULL) {
+	if (s->top && controller == NULL) {
+		group = VIEW("/");
+	} else if (s->path == NULL) {
 		rc = cgroup_find_group(buf_view(&s->group), controller, &group);
 		if (rc != SP_OK)
 			return rc;
@@ -138,8 +144,7 @@ again(int fd, int *out)
  * in it stay where they are, and are named as the cause.
  */
 static int
-take_controllers(struct cgroup_root *r, const struct search *s,
-    const int dirs[3])
+take_controllers(struct cgroup_root *r, struct search *s, const int dirs[3])
 {
 	struct buf have = BUF_INIT(4096);
 	int h, rc;
@@ -170,7 +175,7 @@ take_controllers(struct cgroup_root *r, const struct search *s,
 }
 
 static int
-check_domain(const struct search *s, int episodes)
+check_domain(struct search *s, int episodes)
 {
 	struct buf text = BUF_INIT(64);
 	int rc;
@@ -191,6 +196,34 @@ check_domain(const struct search *s, int episodes)
 	return rc;
 }
 
+/* Goes to the top of the tree from *base, for root, where that is better. */
+static int
+go_up(struct cgroup_root *r, struct search *s, int *base)
+{
+	struct buf path = BUF_INIT(PATH_BYTES_MAX);
+	int top = -1, rc;
+
+	if (s->path != NULL || geteuid() != 0)
+		return SP_OK;
+	s->top = true;
+	rc = base_path(s, NULL, &path);
+	if (rc == SP_OK)
+		rc = open_base(s, &path, &top);
+	s->top = rc == SP_OK && cgroup_top_better(*base, top);
+	if (s->top) {
+		buf_truncate(&r->path[CGROUP_UNIFIED], 0);
+		rc = buf_add_view(&r->path[CGROUP_UNIFIED], buf_view(&path));
+		fd_close(base);
+		*base = top;
+		top = -1;
+	} else if (rc != SP_E_NOMEM) {
+		rc = SP_OK; /* a mount that does not show the top */
+	}
+	fd_close(&top);
+	buf_clear(&path);
+	return rc;
+}
+
 /* Makes OUR_NAME/episodes beneath base: dirs[1] and dirs[2]. */
 static int
 make_dirs(int dirs[3])
@@ -208,8 +241,8 @@ make_dirs(int dirs[3])
 
 /* Opens one hierarchy; dirs are base, ours, episodes, for the caller. */
 static int
-open_tree(struct cgroup_root *r, const struct search *s,
-    enum cgroup_hierarchy h, int dirs[3])
+open_tree(struct cgroup_root *r, struct search *s, enum cgroup_hierarchy h,
+    int dirs[3])
 {
 	int rc;
 
@@ -218,7 +251,14 @@ open_tree(struct cgroup_root *r, const struct search *s,
 	if (rc == SP_OK)
 		rc = open_base(s, &r->path[h], &dirs[0]);
 	else if (rc == SP_E_NOTFOUND)
-		complain(s, h, "not mounted here", SP_OK);
+		complain(s, h,
+		    s->v2 && s->path == NULL
+			? "not passed down to sallyport's own group "
+			  "(systemd: Delegate=yes)"
+			: "not mounted here",
+		    SP_OK);
+	if (rc == SP_OK && h == CGROUP_UNIFIED)
+		rc = go_up(r, s, &dirs[0]);
 	if (rc != SP_OK)
 		return rc;
 	rc = make_dirs(dirs);
@@ -244,7 +284,7 @@ close_dirs(int dirs[3])
 }
 
 static int
-open_unified(struct cgroup_root *r, const struct search *s)
+open_unified(struct cgroup_root *r, struct search *s)
 {
 	int dirs[3], rc;
 
@@ -266,7 +306,7 @@ open_unified(struct cgroup_root *r, const struct search *s)
 }
 
 static int
-open_v1(struct cgroup_root *r, const struct search *s, enum cgroup_hierarchy h)
+open_v1(struct cgroup_root *r, struct search *s, enum cgroup_hierarchy h)
 {
 	int dirs[3], rc;
 
@@ -279,7 +319,7 @@ open_v1(struct cgroup_root *r, const struct search *s, enum cgroup_hierarchy h)
 
 /* All that there is; what is missing is told, and not fatal by itself. */
 static int
-open_all(struct cgroup_root *r, const struct search *s)
+open_all(struct cgroup_root *r, struct search *s)
 {
 	int h, rc;
 
@@ -292,8 +332,10 @@ open_all(struct cgroup_root *r, const struct search *s)
 		if (rc != SP_OK)
 			return rc;
 	}
+	s->v2 = rc == SP_OK;
 	for (h = CGROUP_MEMORY; h <= CGROUP_CPU; h++) {
-		if (r->fd[h] >= 0)
+		/* one of v2 is not in v1, too */
+		if (r->fd[h] >= 0 || s->told[h])
 			continue;
 		rc = open_v1(r, s, (enum cgroup_hierarchy)h);
 		if (rc == SP_E_NOMEM || rc == SP_E_LIMIT)
@@ -305,8 +347,10 @@ open_all(struct cgroup_root *r, const struct search *s)
 int
 cgroup_root_open(struct cgroup_root *r, const char *path, struct buf *why)
 {
-	struct search s = { BUF_INIT(MOUNTINFO_MAX), BUF_INIT(MOUNTINFO_MAX),
-		path, why };
+	struct search s = { .group = BUF_INIT(MOUNTINFO_MAX),
+		.mounts = BUF_INIT(MOUNTINFO_MAX),
+		.path = path,
+		.why = why };
 	int h, rc;
 
 	memset(r, 0, sizeof(*r));

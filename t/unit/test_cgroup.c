@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include "os/cgroup.h"
 #include "os/cgroup_ctl.h"
 #include "os/cgroup_find.h"
+#include "os/cgroup_top.h"
 #include "os/fd.h"
 #include "tap.h"
 
@@ -344,6 +346,51 @@ test_root_errors(void)
 	buf_clear(&why);
 }
 
+/* ---- where groups are made ------------------------------------------------ */
+
+static void
+test_top(int dir)
+{
+	int all, slice, scope;
+	char self[32];
+
+	all = sub(dir, "all");
+	slice = sub(all, "slice");
+	scope = sub(slice, "scope");
+	tap_ok(!cgroup_top_better(scope, all), "not a control group");
+	(void)snprintf(self, sizeof(self), "%d\n", (int)getpid());
+	file(all, "cgroup.controllers", "cpuset cpu memory pids\n");
+	file(scope, "cgroup.controllers", "cpu memory pids\n");
+	file(scope, "cgroup.procs", self);
+	tap_ok(!cgroup_top_better(scope, all), "a group of its own is kept");
+	file(scope, "cgroup.procs", "0\n");
+	tap_ok(cgroup_top_better(scope, all), "of another namespace");
+	file(scope, "cgroup.procs", "1\n");
+	tap_ok(cgroup_top_better(scope, all),
+	    "one with a login's shell is not");
+	tap_ok(!cgroup_top_better(all, all), "the top itself");
+	tap_ok(!cgroup_top_better(all, scope), "the wrong way round");
+	file(slice, "memory.max", "max\n");
+	file(slice, "cpu.max", "max 100000\n");
+	tap_ok(cgroup_top_better(scope, all), "no bound on the way");
+	file(slice, "cpu.max", "50000 100000\n");
+	tap_ok(!cgroup_top_better(scope, all), "no way out of a bound");
+	file(slice, "cpu.max", "max 100000\n");
+	file(scope, "memory.high", "1073741824\n");
+	tap_ok(!cgroup_top_better(scope, all), "nor of its own");
+	file(scope, "memory.high", "max\n");
+	file(scope, "cgroup.procs", self);
+	file(scope, "cgroup.controllers", "memory pids\n");
+	tap_ok(cgroup_top_better(scope, all), "one that was passed less");
+	file(scope, "cgroup.procs", "1\n");
+	file(scope, "cgroup.controllers", "hugetlb\n");
+	file(all, "cgroup.controllers", "hugetlb\n");
+	tap_ok(!cgroup_top_better(scope, all), "where v1 bounds");
+	close(scope);
+	close(slice);
+	close(all);
+}
+
 int
 main(void)
 {
@@ -359,6 +406,7 @@ main(void)
 	test_enter_and_names(dir);
 	test_events(dir);
 	test_root_errors();
+	test_top(dir);
 	fd_close(&dir);
 	pid = fork();
 	if (pid == 0) {
