@@ -330,6 +330,24 @@ nft_batch_on_ack(struct nft_batch *b, const struct nlmsghdr *h, uint32_t last)
 	return e->error < 0 ? e->error : -EPROTO;
 }
 
+/*
+ * What a refused transaction still has to say: numbers of messages begin
+ * again with the next one, which would take it for an answer to its own.  All
+ * of it is there when sendmsg returns.
+ */
+static void
+nft_batch_drain(struct nl_sock *n)
+{
+	char mem[8192];
+	int i;
+
+	for (i = 0; i < NFT_BATCH_ACKS_MAX; i++)
+		if (recv(mnl_socket_get_fd(n->s), mem, sizeof(mem),
+			MSG_DONTWAIT) < 0 &&
+		    errno != EINTR)
+			break;
+}
+
 /* Acknowledgements come in order; when a commit fails, of its first. */
 static int
 nft_batch_answer(struct nft_batch *b, struct nl_sock *n, uint32_t last)
@@ -366,7 +384,8 @@ nft_batch_send(struct nft_batch *b, struct nl_sock *n)
 	struct msghdr m = { .msg_name = &kernel,
 		.msg_namelen = sizeof(kernel),
 		.msg_iov = iov };
-	int size = NFT_BATCH_RECV_BYTES, fd = mnl_socket_get_fd(n->s), pages;
+	int size = NFT_BATCH_RECV_BYTES, fd = mnl_socket_get_fd(n->s);
+	int pages, rc;
 	uint32_t last = b->seq - 1;
 
 	if (b->rc != SP_OK)
@@ -382,7 +401,10 @@ nft_batch_send(struct nft_batch *b, struct nl_sock *n)
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size));
 	if (sendmsg(fd, &m, 0) < 0)
 		return nl_sock_fail(n, errno);
-	return nft_batch_answer(b, n, last);
+	rc = nft_batch_answer(b, n, last);
+	if (rc != SP_OK)
+		nft_batch_drain(n);
+	return rc;
 }
 
 int

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "init/sbox_filter_rows.h"
 
@@ -52,6 +53,8 @@ static const char uring[] = "does file and socket work past this filter";
 static const char keyring[] = "keyrings outlive the sandbox";
 static const char host[] = "belongs to the host";
 static const char lease[] = "makes whoever opens the file wait for its holder";
+/* S_IFBLK has that bit, too; what else may be made has not */
+static const char nodes[] = "devices, and whiteouts of overlays, are ours";
 static const char typing[] = "types into a terminal that others read";
 
 static const struct sbox_filter_row rows[] = {
@@ -95,6 +98,10 @@ static const struct sbox_filter_row rows[] = {
 	DENY("keyctl", keyring),
 	DENY("open_by_handle_at", "opens files past every directory's mode"),
 	DENY("name_to_handle_at", "opens files past every directory's mode"),
+	/* Linux lets anybody make 0:0, and Landlock takes it for a file */
+	DENY_IF("mknod", SBOX_FILTER_ANY_BIT, 1, S_IFCHR, "of a device", nodes),
+	DENY_IF("mknodat", SBOX_FILTER_ANY_BIT, 2, S_IFCHR, "of a device",
+	    nodes),
 	DENY("init_module", host),
 	DENY("finit_module", host),
 	DENY("delete_module", host),

@@ -2,7 +2,9 @@
 #include "config.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <linux/netfilter/nf_tables.h>
@@ -11,7 +13,9 @@
 
 #include "base/mem.h"
 #include "helper/netns.h"
+#include "helper/nft_batch.h"
 #include "helper/nft_table.h"
+#include "helper/nl_sock.h"
 #include "tap.h"
 
 enum { RULES = 1000, BYTES = 8 * 1024 * 1024 };
@@ -277,6 +281,47 @@ test_plan(void)
 	tap_ok(a.ct_mark != 0 && a.ct_mark != b.ct_mark, "as do marks");
 }
 
+/* A table with those flags and a counter. */
+static int
+send_table(struct nl_sock *n, uint32_t flags)
+{
+	struct nft_batch b;
+	int rc;
+
+	n->error = 0;
+	nft_batch_open(&b, "sallyport-test");
+	nft_batch_table(&b, flags);
+	nft_batch_counter(&b, NFT_TABLE_ALLOWED);
+	rc = nft_batch_send(&b, n);
+	nft_batch_close(&b);
+	return rc;
+}
+
+/*
+ * A kernel that has none of the table's flags (owner: Linux 5.12, persist:
+ * 6.9) refuses all messages, and is asked again without.
+ */
+static void
+test_again(void)
+{
+	struct nl_sock n;
+
+	if (unshare(CLONE_NEWNET) != 0 ||
+	    nl_sock_open(&n, NETLINK_NETFILTER) != SP_OK) {
+		tap_skip(3, "no network namespace, or none with nf_tables");
+		return;
+	}
+	tap_ok(send_table(&n, 0x80000000) != SP_OK &&
+		(n.error == EOPNOTSUPP || n.error == EINVAL),
+	    "flags that no kernel has are refused");
+	tap_is_int(send_table(&n, 0), SP_OK,
+	    "then what came of that is not taken for the next answer");
+	n.error = 0;
+	tap_is_int(nft_batch_find(&n, "sallyport-test"), SP_OK,
+	    "and the table is there");
+	nl_sock_close(&n);
+}
+
 int
 main(void)
 {
@@ -285,5 +330,6 @@ main(void)
 	test_too_many();
 	test_memory();
 	test_tables();
+	test_again();
 	return tap_done();
 }
