@@ -174,7 +174,8 @@ observe_pump(struct observe_call *c)
 	}
 	if (c->over)
 		return;
-	if (rc == SP_E_EOF || (rc == SP_E_AGAIN && c->replay)) {
+	if (rc == SP_E_EOF ||
+	    (rc == SP_E_AGAIN && c->replay && !c->reader.more)) {
 		observe_end(c);
 	} else if (rc != SP_OK && rc != SP_E_AGAIN) {
 		observe_failed(c, rc);

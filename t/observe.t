@@ -482,6 +482,10 @@ while True:
     ctl("exec", "--in", "slow", "--", "/bin/sh", "-c", "exit 3", check=False)
     tap.ok(fast.until(kind("process", kind="exit", returncode=3)),
            "who keeps up sees what follows")
+    o = Observer(g, "/observe?episode=slow&follow=0")
+    tap.ok(o.wait_end() and
+           any(map(kind("process", kind="exit", returncode=3), o.events)),
+           "and a replay ends behind that, not after the first of it")
     ctl("end", "slow")
     fast.close()
     slow.close()

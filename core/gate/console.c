@@ -17,6 +17,7 @@ struct console_source {
 
 struct console {
 	struct buf kept; /* whole records */
+	struct buf record; /* the next, until it is whole */
 	uint64_t begin; /* place of its first byte; from 1 */
 	SLIST_HEAD(, console_source) sources;
 	size_t sources_n;
@@ -34,7 +35,9 @@ console_of(struct episode *ep)
 	c = mem_calloc(1, sizeof(*c));
 	if (c == NULL)
 		return NULL;
-	buf_init(&c->kept, CONSOLE_KEPT_BYTES);
+	/* twice of what is kept: each line moves its own bytes, not all */
+	buf_init(&c->kept, 2 * CONSOLE_KEPT_BYTES);
+	buf_init(&c->record, CONSOLE_RECORD_MAX);
 	c->begin = 1;
 	SLIST_INIT(&c->sources);
 	LIST_INIT(&c->readers);
@@ -67,6 +70,7 @@ console_free(struct console *c)
 	while (!SLIST_EMPTY(&c->sources))
 		console_source_free(c, SLIST_FIRST(&c->sources));
 	buf_clear(&c->kept);
+	buf_clear(&c->record);
 	mem_free(c);
 }
 
@@ -99,14 +103,13 @@ console_source(struct console *c, struct view name, const char *stream,
 /* ---- records ---------------------------------------------------------------- */
 
 static int
-console_record(const struct console_source *s, struct view line,
-    struct buf *out)
+console_record(const struct console_source *s, const char *when,
+    struct view line, struct buf *out)
 {
-	char when[32];
 	struct jwrite w;
 	int rc;
 
-	clock_format(clock_wall_us(), when);
+	buf_reset(out, CONSOLE_LINE_MAX);
 	jwrite_init(&w, out);
 	jwrite_object(&w);
 	jwrite_key(&w, "at");
@@ -141,18 +144,16 @@ console_make_room(struct console *c, size_t n)
 
 static void
 console_line(struct console *c, const struct console_source *s,
-    struct view line)
+    const char *when, struct view line)
 {
-	struct buf record = BUF_INIT(CONSOLE_RECORD_MAX);
-	int rc = console_record(s, line, &record);
+	int rc = console_record(s, when, line, &c->record);
 
 	if (rc == SP_OK) {
-		console_make_room(c, buf_len(&record));
-		rc = buf_add_view(&c->kept, buf_view(&record));
+		console_make_room(c, buf_len(&c->record));
+		rc = buf_add_view(&c->kept, buf_view(&c->record));
 	}
 	/* without memory it is missing */
 	(void)rc;
-	buf_clear(&record);
 }
 
 static void
@@ -170,17 +171,18 @@ console_wake(struct console *c)
 
 /* What is there of a line, and this. */
 static void
-console_flush(struct console *c, struct console_source *s, struct view rest)
+console_flush(struct console *c, struct console_source *s, const char *when,
+    struct view rest)
 {
 	if (buf_len(&s->part) == 0) {
-		console_line(c, s, rest);
+		console_line(c, s, when, rest);
 		return;
 	}
 	if (buf_add_view(&s->part, rest) == SP_OK) {
-		console_line(c, s, buf_view(&s->part));
+		console_line(c, s, when, buf_view(&s->part));
 	} else {
-		console_line(c, s, buf_view(&s->part));
-		console_line(c, s, rest);
+		console_line(c, s, when, buf_view(&s->part));
+		console_line(c, s, when, rest);
 	}
 	buf_reset(&s->part, 0);
 }
@@ -192,11 +194,13 @@ console_add(struct episode *ep, struct view source, const char *stream,
 	struct console *c = console_of(ep);
 	struct console_source *s =
 	    c != NULL ? console_source(c, source, stream, true) : NULL;
+	char when[32];
 	bool told = false;
 	size_t n;
 
 	if (s == NULL)
 		return;
+	clock_format(clock_wall_us(), when);
 	while (data.n > 0) {
 		n = view_find(data, '\n');
 		if (n > CONSOLE_LINE_MAX)
@@ -206,7 +210,7 @@ console_add(struct episode *ep, struct view source, const char *stream,
 			    buf_add_view(&s->part, data) == SP_OK)
 				break;
 		}
-		console_flush(c, s, view_sub(data, 0, n));
+		console_flush(c, s, when, view_sub(data, 0, n));
 		told = true;
 		if (n < data.n && data.p[n] == '\n')
 			n++;
@@ -223,10 +227,13 @@ console_end(struct episode *ep, struct view source, const char *stream)
 	struct console_source *s =
 	    c != NULL ? console_source(c, source, stream, false) : NULL;
 
+	char when[32];
+
 	if (s == NULL)
 		return;
 	if (buf_len(&s->part) > 0) {
-		console_line(c, s, buf_view(&s->part));
+		clock_format(clock_wall_us(), when);
+		console_line(c, s, when, buf_view(&s->part));
 		buf_reset(&s->part, 0);
 		console_wake(c);
 	}

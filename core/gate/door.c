@@ -286,12 +286,13 @@ enum gate_verdict
 door_origin(struct gate_request *r)
 {
 	const struct conf_server *s = r->location->server;
+	const struct gate_port *port = r->gate->ports[r->x->listener];
 	const struct head_request *q = &r->x->request;
 	struct view host = door_host(q->authority);
 	struct view origin = head_get(&q->fields, VIEW("Origin"));
 
 	/* no browser speaks to a socket in the file system */
-	if (s->listens_n > 0 && s->listens[0].is_unix)
+	if (port->door != NULL && port->door->conf->is_unix)
 		return GATE_PASS;
 	if (q->authority.n > 0 && !door_is_v4(host) && !door_is_v6(host) &&
 	    !door_is_ours(s, host))

@@ -481,6 +481,7 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	int rc;
 
 	f = r->feed;
+	r->more = false;
 	if (f == NULL)
 		return SP_E_EOF;
 	if (r->missed > 0) {
@@ -500,6 +501,7 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	rc = feed_read_next(f, r, out);
 	if (rc == SP_E_STATE) {
 		/* enough for one go: the others' turn first */
+		r->more = true;
 		f->fresh = true;
 		loop_task_post(f->set->task);
 		rc = SP_E_AGAIN;

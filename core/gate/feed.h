@@ -91,6 +91,7 @@ struct feed_reader {
 	struct feed_log_at at;
 	uint64_t missed, missed_at; /* not read before a reset */
 	bool waits; /* was told AGAIN */
+	bool more; /* and that though there is more: it is the others' turn */
 	unsigned budget; /* blocks of a file until the others' turn */
 };
 /* All of the rest is zeroed; next that is not given out yet: from 0. */

@@ -102,6 +102,7 @@ static const struct process_events launch_events = {
 	.started = launch_on_started,
 	.not_started = launch_on_not_started,
 	.output = launch_on_output,
+	.lines = true,
 	.exited = launch_on_exited,
 };
 

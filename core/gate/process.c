@@ -13,6 +13,8 @@ enum {
 	PROCESS_LINGER_MS = 2000, /* for output that descendants hold open */
 	PROCESS_READS_PER_TURN = 16,
 	PROCESS_TURN_US = 2000, /* no more is read in a turn after that */
+	/* at once, of what is taken by the line: each byte may be one */
+	PROCESS_LINES_BYTES = 8 * 1024,
 };
 
 static struct loop *
@@ -107,10 +109,14 @@ stream_read(struct process_stream_state *s)
 {
 	struct process *p = s->p;
 	char *scratch = loop_scratch(process_loop(p));
+	bool lines = s->which == PROCESS_STDERR ||
+	    (p->events != NULL && p->events->lines);
 	size_t n;
 	int rc;
 
-	rc = fd_read(s->fd, scratch, LOOP_SCRATCH_BYTES, &n);
+	rc = fd_read(s->fd, scratch,
+	    lines ? (size_t)PROCESS_LINES_BYTES : (size_t)LOOP_SCRATCH_BYTES,
+	    &n);
 	if (rc == SP_OK) {
 		if (p->events != NULL)
 			p->events->output(p->arg, s->which,

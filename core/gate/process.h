@@ -39,6 +39,8 @@ struct process_events {
 	void (*exited)(void *arg, const struct process_exit *e);
 	/* it closed that output, and may run on; NULL: nobody cares */
 	void (*closed)(void *arg, enum process_stream stream);
+	/* what is done costs by the line: a little of it is told at once */
+	bool lines;
 };
 
 struct process {

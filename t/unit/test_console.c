@@ -167,11 +167,37 @@ test_memory(void)
 	end();
 }
 
+/* A full one takes a line without moving all that it keeps. */
+static void
+test_full(void)
+{
+	static char lines[CONSOLE_KEPT_BYTES];
+	struct console_reader r = { .next = 0 };
+	unsigned i, moved = 0;
+	const char *was = NULL;
+	uint64_t lost;
+	struct view v;
+
+	begin();
+	memset(lines, '\n', sizeof(lines));
+	console_add(&ep, VIEW("a"), "stdout", view_of(lines, sizeof(lines)));
+	for (i = 0; i < 3000; i++) {
+		console_add(&ep, VIEW("a"), "stdout", VIEW("\n"));
+		r.next = 0;
+		console_read(&ep, &r, CONSOLE_KEPT_BYTES, &v, &lost);
+		moved += was != NULL && v.p + v.n < was;
+		was = v.p + v.n;
+	}
+	tap_ok(moved > 0 && moved < 5, "3000 lines move it %u times", moved);
+	end();
+}
+
 int
 main(void)
 {
 	test_lines();
 	test_bounds();
+	test_full();
 	test_memory();
 	return tap_done();
 }

@@ -134,7 +134,9 @@ static const char text[] =
     "  location /door { health; token env:TOKEN; }\n"
     "}\n"
     "server { listen unix:/tmp/none; location /open { health; } }\n"
-    "server { listen 127.0.0.1:7001; location /s { status; } }\n";
+    "server { listen 127.0.0.1:7001; location /s { status; } }\n"
+    "server { listen unix:/tmp/none2; listen 127.0.0.1:7002;\n"
+    "  location /open { health; } }\n";
 
 static void
 on_stop(void *arg)
@@ -386,6 +388,12 @@ test_origin(void)
 	    .origin = "http://");
 	ASK(200, "one", "a socket in the file system", .host = "any.example",
 	    .origin = "http://any.example", .listener = 1);
+	ASK(403, "no name of this server", "its server's other listener",
+	    .host = "any.example", .origin = "http://any.example",
+	    .listener = 4);
+	ASK(200, "one", "and the socket that stands before it",
+	    .host = "any.example", .origin = "http://any.example",
+	    .listener = 3);
 	finish(NULL);
 }
 

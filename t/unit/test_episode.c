@@ -124,6 +124,7 @@ static const struct process_events events = {
 	on_writable,
 	on_exited,
 	NULL,
+	false,
 };
 
 static void

@@ -678,6 +678,7 @@ test_feed_over(void)
 	news(EPISODE_ENDED);
 	tap_ok(feed_of(&episode) == NULL && t.over_n == 1 && t.reset_n == 0,
 	    "over: told");
+	tap_ok(!t.r.more, "over: what waits for news has read all");
 	turn();
 	tester_drain(&t);
 	tap_is_str(tester_text(&t),
@@ -731,8 +732,11 @@ test_feed_retention(void)
 	for (i = 0; i < 200 && t.rc != SP_E_LIMIT; i++) {
 		unsigned ready = t.ready_n;
 
-		if (i == 0)
+		if (i == 0) {
 			tester_drain(&t);
+			tap_ok(t.rc == SP_E_AGAIN && t.r.more,
+			    "retention: it pauses, and is not at its end");
+		}
 		turn();
 		if (t.ready_n == ready)
 			break;
