@@ -123,6 +123,22 @@ def ctl(d):
     rc, out, err = d.ctl("sessions")
     tap.ok(rc == 0 and any(x.startswith("two ") for x in out.splitlines()),
            "and lists it", (rc, out, err))
+    rc, out, err = d.ctl("status")
+    rows = dict(x.rsplit(None, 1) for x in out.splitlines())
+    tap.ok(rc == 0 and rows.get("recorder_up") == "1"
+           and not any("_bucket" in x for x in rows), "it shows the status",
+           (rc, out, err))
+    rc, out, err = d.ctl("status", "--json")
+    tap.ok(rc == 0 and json.loads(out)["sallyport_recorder_up"] == 1,
+           "also as it is", (rc, out, err))
+    rc, out, err = d.ctl("guarantees", "--json")
+    tap.eq((rc, json.loads(out)), (0, []), "and no guarantees of nothing")
+    rc, out, err = d.ctl("status", "--location", "/health")
+    tap.ok(rc == 1 and "no status" in err, "another location has none",
+           (rc, out, err))
+    for args in (["status", "x"], ["guarantees", "x"], ["status", "--x"]):
+        rc, out, err = d.ctl(*args)
+        tap.ok(rc == 2 and "usage" in err, "usage: " + " ".join(args), err)
     env = {**os.environ, "SALLYPORT_CONTROL": d.socket}
     r = subprocess.run([CTL, "sessions", "end", "two"], env=env, check=False,
                        capture_output=True, text=True)

@@ -149,6 +149,12 @@ class Daemon(mcp.Gate):
         os.close(gate.until(opens, f"who waits at {tag}") - 1)
 
     # ---- clients -------------------------------------------------------------
+    def warm(self, env):
+        """How many are ready, as the reactor knows."""
+        rc, out, _ = self.ctl("status", "--json")
+        return json.loads(out)[f'sallyport_episodes{{environment="{env}",'
+                               'state="warm"}'] if rc == 0 else None
+
     def episodes(self, id_=None):
         """As they are listed; of that id."""
         rc, out, _ = self.ctl("episodes", "--json")
@@ -715,6 +721,7 @@ def pooled(d, row, tag):
             "slot=\\d+ environment=pool: its keeper ended", d.log()),
             "word of its end")
     yield
+    gate.until(lambda: d.warm("pool") == 1, "the count of what is ready")
     ws = d.again("/pool")
     works(row, ws, tag)
     ws.close()

@@ -226,7 +226,16 @@ def deadline(d):
     tap.ok("504" in got and "did not answer in 500 ms" in got,
            "one that does not answer in time", got)
     tap.eq(d.worker(ep)["state"], "failed", "counts as failed")
+
+    def counted(state):
+        all_ = json.loads(d.ctl("status", "--json")[1])
+        return all_[f'sallyport_episodes{{environment="brief",'
+                    f'state="{state}"}}']
+    tap.eq([counted(x) for x in ("creating", "running", "failed")], [0, 0, 1],
+           "and is counted so")
     tap.eq(d.reset(ep)["state"], "ready", "until a reset")
+    tap.eq([counted(x) for x in ("creating", "running", "failed")], [0, 1, 0],
+           "which is counted")
     d.ctl("end", ep)
 
 
@@ -280,6 +289,29 @@ def checked(d):
     rc, out, err = d.ctl("env", "check", "none")
     tap.ok(rc == 0 and b"has no worker" in out, "of one without a worker",
            out + err)
+    rc, out, err = d.ctl("env", "check", "--json", "none")
+    got = [json.loads(x) for x in out.splitlines()]
+    tap.eq((rc, [(x["step"], x["outcome"]) for x in got[:-1]], got[-1]),
+           (0, [("sandbox", "ok"), ("reset", "none"), ("oracle", "none"),
+                ("renew", "ok"), ("changes", "none"), ("end", "ok")],
+            {"environment": "none", "failed": 0}), "as lines of JSON")
+    rc, out, err = d.ctl("env", "check", "--json", "early")
+    got = [json.loads(x) for x in out.splitlines()]
+    tap.ok(rc == 1 and got[-1]["failed"] > 0
+           and any(x.get("outcome") == "failed"
+                   and "exit status 9" in x["detail"] for x in got[:-1])
+           and {"environment": "early", "stderr": "no licence found"} in got,
+           "those of one that fails", out + err)
+    rc, out, err = d.ctl("env", "check", "--json", "no-such")
+    tap.eq((rc, [json.loads(x).get("outcome") for x in out.splitlines()]),
+           (1, ["failed", None]), "and of none")
+    rc, out, err = d.ctl("guarantees", "--json")
+    got = {x["environment"]: x["guarantees"] for x in json.loads(out)}
+    tap.ok(rc == 0 and any(
+        g["guarantee"] == "privilege_drop" and g["provided"] is True
+        and g["required"] is False and g["means"] for g in got["brief"])
+        and "brief" in d.ctl("guarantees")[1].decode(),
+        "guarantees, also as JSON", out + err)
     for args in (["check"], ["look", "x"], ["check", "--step", "{", "x"]):
         tap.eq(d.ctl("env", *args)[0], 2, "usage: env " + " ".join(args))
 

@@ -22,11 +22,14 @@ enum {
 };
 
 const char ctl_env_usage[] =
-    "       sallyportctl env check [--step JSON] ENVIRONMENT\n";
+    "       sallyportctl env check [--json] [--step JSON] ENVIRONMENT\n";
 
 /* One environment under test. */
 struct check {
+	const char *name; /* of it */
 	const char *step; /* the action, JSON */
+	bool json; /* lines of it, instead of text */
+	const char *what; /* of the line that has begun */
 	struct buf id; /* of the episode, NUL-terminated */
 	struct buf out; /* the last answer */
 	unsigned status; /* of it; 0: nothing answered */
@@ -40,9 +43,48 @@ struct check {
 static void
 begin_line(struct check *c, const char *what)
 {
-	(void)printf("  %-9s", what);
+	c->what = what;
+	if (!c->json)
+		(void)printf("  %-9s", what);
 	(void)fflush(stdout);
 	c->began_us = clock_us();
+}
+
+static void
+json_begin(const struct check *c, struct jwrite *w, struct buf *b)
+{
+	jwrite_init(w, b);
+	jwrite_object(w);
+	jwrite_key(w, "environment");
+	jwrite_cstr(w, c->name);
+}
+
+static void
+json_end(struct jwrite *w, struct buf *b)
+{
+	jwrite_end_object(w);
+	if (jwrite_finish(w) == SP_OK && buf_add_char(b, '\n') == SP_OK)
+		(void)!fwrite(buf_view(b).p, 1, buf_len(b), stdout);
+	buf_clear(b);
+}
+
+static void
+json_line(const struct check *c, const char *how, unsigned ms,
+    struct view detail)
+{
+	struct buf b = BUF_INIT(ANSWER_MAX);
+	struct jwrite w;
+
+	json_begin(c, &w, &b);
+	jwrite_key(&w, "step");
+	jwrite_cstr(&w, c->what);
+	jwrite_key(&w, "outcome");
+	jwrite_cstr(&w, how);
+	jwrite_key(&w, "ms");
+	jwrite_u64(&w, ms);
+	jwrite_key(&w, "detail");
+	jwrite_string(&w, detail);
+	json_end(&w, &b);
 }
 
 static void
@@ -52,9 +94,13 @@ end_line(struct check *c, const char *how, struct view detail)
 
 	while (view_ends(detail, VIEW("\n")))
 		detail.n--;
-	(void)printf("%-7s%6u ms  ", how, ms);
-	ctl_text_print(stdout, view_sub(detail, 0, SHOWN_MAX), NULL);
-	(void)printf("%s\n", detail.n > SHOWN_MAX ? "..." : "");
+	if (c->json) {
+		json_line(c, how, ms, detail);
+	} else {
+		(void)printf("%-7s%6u ms  ", how, ms);
+		ctl_text_print(stdout, view_sub(detail, 0, SHOWN_MAX), NULL);
+		(void)printf("%s\n", detail.n > SHOWN_MAX ? "..." : "");
+	}
 	(void)fflush(stdout);
 }
 
@@ -68,10 +114,14 @@ say_failed(struct check *c)
 	c->failed++;
 	if (ctl_record_string(ctl_record_get(v, VIEW("message")), &text) != 0)
 		(void)!buf_add_view(&text, buf_view(&c->out));
-	end_line(c, "FAILED", VIEW_NONE);
-	(void)printf("            ");
-	ctl_text_print(stdout, buf_view(&text), NULL);
-	(void)putchar('\n');
+	if (c->json) {
+		end_line(c, "failed", buf_view(&text));
+	} else {
+		end_line(c, "FAILED", VIEW_NONE);
+		(void)printf("            ");
+		ctl_text_print(stdout, buf_view(&text), NULL);
+		(void)putchar('\n');
+	}
 	buf_clear(&text);
 }
 
@@ -150,12 +200,34 @@ tail_of(struct view v)
 	return v;
 }
 
+static void
+say_tail(const struct check *c, struct view rest)
+{
+	struct buf b = BUF_INIT(ANSWER_MAX);
+	struct view line;
+	struct jwrite w;
+
+	if (c->json) {
+		json_begin(c, &w, &b);
+		jwrite_key(&w, "stderr");
+		jwrite_string(&w, rest);
+		json_end(&w, &b);
+		return;
+	}
+	(void)printf("            the worker's standard error%s\n",
+	    rest.n > 0 ? ":" : " is empty");
+	while (rest.n > 0 && view_split(&rest, '\n', &line)) {
+		(void)printf("            | ");
+		ctl_text_print(stdout, line, NULL);
+		(void)putchar('\n');
+	}
+}
+
 /* One that lives has refused, which is no matter of its standard error. */
 static void
 say_worker_failed(struct check *c)
 {
 	struct buf text = BUF_INIT(ANSWER_MAX);
-	struct view line, rest;
 
 	say_failed(c);
 	if (c->lost || !request(c, "GET", "/worker", VIEW_NONE) ||
@@ -166,14 +238,7 @@ say_worker_failed(struct check *c)
 		buf_clear(&text);
 		return;
 	}
-	rest = tail_of(buf_view(&text));
-	(void)printf("            the worker's standard error%s\n",
-	    rest.n > 0 ? ":" : " is empty");
-	while (rest.n > 0 && view_split(&rest, '\n', &line)) {
-		(void)printf("            | ");
-		ctl_text_print(stdout, line, NULL);
-		(void)putchar('\n');
-	}
+	say_tail(c, tail_of(buf_view(&text)));
 	buf_clear(&text);
 }
 
@@ -204,6 +269,8 @@ create(struct check *c, const char *name)
 		good = buf_add_char(&c->id, '\0') == SP_OK;
 	} else {
 		c->failed++; /* which has been said */
+		if (c->json)
+			end_line(c, "failed", VIEW_NONE);
 	}
 	buf_clear(&out);
 	return good;
@@ -351,48 +418,69 @@ try_worker(struct check *c)
 	take_step(c);
 }
 
-static int
-check(const char *name, const char *step)
+static void
+say_all(const struct check *c)
 {
-	struct check c = { .step = step };
+	struct buf b = BUF_INIT(ANSWER_MAX);
+	struct jwrite w;
 
-	buf_init(&c.id, REST_MAX);
-	buf_init(&c.out, ANSWER_MAX);
-	(void)printf("environment %s\n", name);
-	if (create(&c, name)) {
-		try_worker(&c);
-		if (!c.lost)
-			run_oracle(&c);
-		if (!c.lost)
-			reset_sandbox(&c);
-		if (!c.lost)
-			look(&c);
-		end_episode(&c);
+	if (c->json) {
+		json_begin(c, &w, &b);
+		jwrite_key(&w, "failed");
+		jwrite_u64(&w, c->failed);
+		json_end(&w, &b);
+	} else if (c->failed == 0) {
+		(void)printf("it works\n");
+	} else {
+		(void)printf("%u of these failed\n", c->failed);
 	}
-	(void)printf(c.failed == 0 ? "it works\n" : "%u of these failed\n",
-	    c.failed);
-	buf_clear(&c.id);
-	buf_clear(&c.out);
-	return c.failed == 0 ? 0 : EXIT_FAILED;
+}
+
+static int
+check(struct check *c)
+{
+	buf_init(&c->id, REST_MAX);
+	buf_init(&c->out, ANSWER_MAX);
+	if (!c->json)
+		(void)printf("environment %s\n", c->name);
+	if (create(c, c->name)) {
+		try_worker(c);
+		if (!c->lost)
+			run_oracle(c);
+		if (!c->lost)
+			reset_sandbox(c);
+		if (!c->lost)
+			look(c);
+		end_episode(c);
+	}
+	say_all(c);
+	buf_clear(&c->id);
+	buf_clear(&c->out);
+	return c->failed == 0 ? 0 : EXIT_FAILED;
 }
 
 int
 ctl_env(int argc, char **argv)
 {
-	const char *step = NULL;
+	struct check c = { .json = false };
+	int i;
 
-	if (argc < 3 || strcmp(argv[1], "check") != 0)
-		argc = 0;
-	if (argc == 5 && strcmp(argv[2], "--step") == 0) {
-		step = argv[3];
-		if (jscan_valid(view_str(step), 0) != SP_OK) {
-			(void)fprintf(stderr,
-			    "sallyportctl: --step is no JSON\n");
-			return EXIT_USAGE;
-		}
-	} else if (argc != 3) {
+	for (i = 2; i < argc && argv[i][0] == '-'; i++) {
+		if (strcmp(argv[i], "--json") == 0)
+			c.json = true;
+		else if (strcmp(argv[i], "--step") == 0 && i + 1 < argc)
+			c.step = argv[++i];
+		else
+			break;
+	}
+	if (argc < 3 || strcmp(argv[1], "check") != 0 || i != argc - 1) {
 		(void)fprintf(stderr, "usage:\n%s", ctl_env_usage);
 		return EXIT_USAGE;
 	}
-	return check(argv[argc - 1], step);
+	if (c.step != NULL && jscan_valid(view_str(c.step), 0) != SP_OK) {
+		(void)fprintf(stderr, "sallyportctl: --step is no JSON\n");
+		return EXIT_USAGE;
+	}
+	c.name = argv[i];
+	return check(&c);
 }

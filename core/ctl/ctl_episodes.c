@@ -34,8 +34,7 @@ const char ctl_episodes_usage[] =
     "       sallyportctl put ID PATH < FILE\n"
     "       sallyportctl events ID\n"
     "       sallyportctl logs [--json] ID [-f]\n"
-    "       sallyportctl worker ID [reset | step | state | mcp [JSON]]\n"
-    "       sallyportctl guarantees\n";
+    "       sallyportctl worker ID [reset | step | state | mcp [JSON]]\n";
 
 static int
 usage(void)
@@ -615,23 +614,6 @@ grade(int argc, char **argv)
 	return status;
 }
 
-static int
-guarantees(int argc, char **argv)
-{
-	struct ctl_http_params p = { .method = "GET", .rest = "/-/guarantees" };
-	struct buf out = BUF_INIT(BODY_MAX);
-	int status;
-
-	(void)argv;
-	if (argc != 1)
-		return usage();
-	status = ask(&p, &out);
-	if (status == 0)
-		status = print(buf_view(&out));
-	buf_clear(&out);
-	return status;
-}
-
 int
 ctl_episodes(int argc, char **argv)
 {
@@ -650,7 +632,6 @@ ctl_episodes(int argc, char **argv)
 		{ "logs", logs },
 		{ "read", read_or_put },
 		{ "put", read_or_put },
-		{ "guarantees", guarantees },
 		{ "worker", worker },
 	};
 	size_t i;

@@ -127,6 +127,8 @@ put_head(const struct ctl_http_params *p, const struct place *at, struct buf *b)
 	    p->method, VIEW_ARG(path), p->rest, VIEW_ARG(at->authority));
 	if (rc == 0 && p->token != NULL)
 		rc = buf_printf(b, "Authorization: Bearer %s\r\n", p->token);
+	if (rc == 0 && p->accept != NULL)
+		rc = buf_printf(b, "Accept: %s\r\n", p->accept);
 	if (rc == 0 && p->chunked)
 		rc = buf_printf(b,
 		    "Content-Type: %s\r\nTransfer-Encoding: chunked\r\n", type);

@@ -15,6 +15,7 @@ struct ctl_http_params {
 	const char *rest; /* beneath the location: "" or "/ID..." */
 	struct view body; /* empty: none */
 	const char *type; /* of the body; NULL: JSON */
+	const char *accept; /* of the reply; NULL: any */
 	bool chunked; /* the body is sent later, with ctl_http_chunk() */
 	bool patient; /* silence may last */
 };

@@ -10,6 +10,7 @@
 #include "ctl/ctl_sessions.h"
 #include "ctl/ctl_socket.h"
 #include "ctl/ctl_start.h"
+#include "ctl/ctl_status.h"
 #include "ctl/ctl_trace_usage.h"
 #include "ctl/ctl_upstream.h"
 
@@ -32,10 +33,11 @@ static const struct {
 	{ "read", ctl_episodes, NULL },
 	{ "put", ctl_episodes, NULL },
 	{ "events", ctl_episodes, NULL },
-	{ "guarantees", ctl_episodes, NULL },
 	{ "worker", ctl_episodes, NULL },
 	{ "logs", ctl_episodes, NULL },
 	{ "env", ctl_env, ctl_env_usage },
+	{ "status", ctl_status, ctl_status_usage },
+	{ "guarantees", ctl_status_guarantees, NULL },
 };
 
 enum { EXIT_USAGE = 2 };

@@ -108,6 +108,7 @@ episode_set_free(struct episode_set *s)
 	loop_task_free(s->reap);
 	buf_clear(&s->guarantees);
 	buf_clear(&s->named);
+	mem_free(s->warm);
 	mem_free(s);
 }
 
@@ -149,6 +150,17 @@ struct view
 episode_guarantees(const struct episode_set *s)
 {
 	return buf_view(&s->guarantees);
+}
+
+uint32_t
+episode_warm_n(const struct episode_set *s, struct view environment)
+{
+	size_t i;
+
+	for (i = 0; i < s->warm_n; i++)
+		if (view_eq(view_str(s->warm[i].env), environment))
+			return s->warm[i].n;
+	return 0;
 }
 
 struct episode *

@@ -159,6 +159,8 @@ struct episode *episode_at(struct episode_set *s, uint32_t slot,
     uint32_t generation);
 /* The table of guarantees, as the helper told it; empty before. */
 struct view episode_guarantees(const struct episode_set *s);
+/* How many sandboxes it keeps ready for that environment. */
+uint32_t episode_warm_n(const struct episode_set *s, struct view environment);
 
 /*
  * Asks for one.  Its answer is op's done(): refused, it is GONE and freed.

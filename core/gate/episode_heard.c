@@ -1,16 +1,21 @@
 #include "config.h"
 
 #include <limits.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/ident.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "gate/episode_priv.h"
 #include "gate/process.h"
 #include "ipc/wire.h"
 #include "os/fd.h"
 
-enum { EPISODE_EVENT_HEAD = 17 }; /* place, kind, sequence */
+enum {
+	EPISODE_EVENT_HEAD = 17, /* place, kind, sequence */
+	EPISODE_WARM_MAX = 1000, /* environments with warm ones */
+};
 
 /* ---- what the helper tells -------------------------------------------------- */
 
@@ -452,6 +457,43 @@ heard_guarantees(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	return buf_add_view(&s->guarantees, text) == SP_OK ? SP_OK : SP_E_PROTO;
 }
 
+static struct episode_warm *
+warm_of(struct episode_set *s, struct view env)
+{
+	struct episode_warm *grown;
+	size_t i;
+
+	for (i = 0; i < s->warm_n; i++)
+		if (view_eq(view_str(s->warm[i].env), env))
+			return &s->warm[i];
+	if (s->warm_n == EPISODE_WARM_MAX)
+		return NULL;
+	grown = mem_reallocarray(s->warm, s->warm_n + 1, sizeof(*grown));
+	if (grown == NULL)
+		return NULL;
+	s->warm = grown;
+	memset(&grown[s->warm_n], 0, sizeof(*grown));
+	memcpy(grown[s->warm_n].env, env.p, env.n);
+	return &grown[s->warm_n++];
+}
+
+static int
+heard_warm(struct episode_set *s, struct channel_msg *m, struct wire *w)
+{
+	uint32_t n = wire_u32(w);
+	struct view env = wire_bytes(w);
+	struct episode_warm *one;
+
+	(void)m;
+	if (wire_done(w) != SP_OK || env.n == 0 || env.n > EPISODE_ENV_MAX)
+		return SP_E_PROTO;
+	/* without memory it is not counted */
+	one = warm_of(s, env);
+	if (one != NULL)
+		one->n = n;
+	return SP_OK;
+}
+
 static int
 heard_process(struct episode_set *s, struct channel_msg *m, struct wire *w)
 {
@@ -483,6 +525,7 @@ static const struct {
 	{ MESSAGE_EPISODE_SPILL, heard_spill },
 	{ MESSAGE_EPISODE_EVENT, heard_event },
 	{ MESSAGE_EPISODE_GUARANTEES, heard_guarantees },
+	{ MESSAGE_EPISODE_WARM, heard_warm },
 	{ MESSAGE_PROCESS_STDIO, heard_process },
 	{ MESSAGE_PROCESS_STARTED, heard_process },
 	{ MESSAGE_PROCESS_NOT_STARTED, heard_process },

@@ -4,6 +4,12 @@
 
 #include "gate/episode.h"
 
+/* Sandboxes that are kept ready, of an environment that has had any. */
+struct episode_warm {
+	char env[EPISODE_ENV_MAX + 1];
+	uint32_t n;
+};
+
 struct episode_set {
 	struct episode_world w;
 	LIST_HEAD(, episode) episodes;
@@ -13,6 +19,8 @@ struct episode_set {
 	struct loop_task *reap;
 	uint32_t last; /* request or handle given out */
 	struct buf guarantees;
+	struct episode_warm *warm; /* owned, warm_n of them */
+	size_t warm_n;
 	bool (*claim)(void *arg, struct episode *ep);
 	void *claim_arg;
 	bool resumed; /* all are known */

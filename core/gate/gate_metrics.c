@@ -5,7 +5,70 @@
 #include "base/mem.h"
 #include "gate/feed_source.h"
 #include "gate/gate_priv.h"
+#include "gate/worker.h"
 #include "os/confine.h"
+
+enum {
+	COUNTED_CREATING,
+	COUNTED_RUNNING,
+	COUNTED_ENDING,
+	COUNTED_FAILED,
+	COUNTED_WARM
+};
+static const char *const counted_names[] = { "creating", "running", "ending",
+	"failed", "warm" };
+enum { COUNTED_N = sizeof(counted_names) / sizeof(counted_names[0]) };
+
+static unsigned
+counted_as(const struct episode *ep)
+{
+	switch (ep->state) {
+	case EPISODE_CREATING:
+	case EPISODE_RESETTING:
+		return COUNTED_CREATING;
+	case EPISODE_LIVE:
+		return ep->worker != NULL &&
+			worker_state(ep->worker) == WORKER_FAILED
+		    ? COUNTED_FAILED
+		    : COUNTED_RUNNING;
+	case EPISODE_UNCLEAN:
+		return COUNTED_FAILED;
+	case EPISODE_ENDING:
+	case EPISODE_GONE:
+		break;
+	}
+	return COUNTED_ENDING;
+}
+
+static uint64_t *
+counted_cell(const struct gate *g, struct view environment, unsigned as)
+{
+	const struct view labels[] = { environment,
+		view_str(counted_names[as]) };
+
+	return metrics_cell(g->episodes_by, labels);
+}
+
+/* Each environment has its states, also those that no episode is in. */
+static void
+count_episodes(struct gate *g)
+{
+	const struct conf *c = g->current->conf;
+	const struct episode *ep;
+	unsigned as;
+	size_t i;
+
+	metrics_clear(g->episodes_by);
+	for (i = 0; i < c->environments_n; i++)
+		for (as = 0; as < COUNTED_N; as++)
+			*counted_cell(g, c->environments[i]->name, as) =
+			    as == COUNTED_WARM ? episode_warm_n(g->episodes,
+						     c->environments[i]->name)
+					       : 0;
+	for (ep = episode_first(g->episodes); ep != NULL;
+	     ep = LIST_NEXT(ep, link))
+		metrics_inc(counted_cell(g, view_str(ep->env), counted_as(ep)));
+}
 
 static void
 collect(void *arg)
@@ -28,6 +91,7 @@ collect(void *arg)
 	*g->turns_open = turn_recorder_open(g->recorder);
 	*g->backlog = turn_recorder_backlog(g->recorder);
 	*g->recorder_up = turn_recorder_ok(g->recorder, NULL);
+	count_episodes(g);
 }
 
 void
@@ -63,6 +127,7 @@ labelled(struct gate *g)
 	static const char *const requests[] = { "module", "code", NULL };
 	static const char *const operations[] = { "principal", "operation",
 		"outcome", NULL };
+	static const char *const episodes[] = { "environment", "state", NULL };
 	static const char *const turns[] = { "finish_reason", "level", NULL };
 	static const char *const role[] = { "role", NULL };
 	static const char *const build[] = { "version", "confinement", NULL };
@@ -84,12 +149,15 @@ labelled(struct gate *g)
 	g->operations = metrics_register(g->metrics, METRICS_COUNTER,
 	    "operations", "What principals did at their doors, and its outcome",
 	    operations, NULL);
+	g->episodes_by = metrics_register(g->metrics, METRICS_GAUGE, "episodes",
+	    "Episodes by environment and how they are", episodes, NULL);
 	restarts = metrics_register(g->metrics, METRICS_COUNTER, "restarts",
 	    "Restarts of a role since the start", role, NULL);
 	info = metrics_register(g->metrics, METRICS_GAUGE, "build_info",
 	    "Always 1; what this is", build, NULL);
 	if (g->requests == NULL || g->turns == NULL || g->ack == NULL ||
-	    g->operations == NULL || restarts == NULL || info == NULL)
+	    g->operations == NULL || g->episodes_by == NULL ||
+	    restarts == NULL || info == NULL)
 		return SP_E_NOMEM;
 	g->restarts[0] = metrics_cell(restarts, &roles[0]);
 	g->restarts[1] = metrics_cell(restarts, &roles[1]);

@@ -121,7 +121,7 @@ struct gate {
 	struct buf scratch; /* a path, or an error's body */
 	unsigned modules_set_up, modules_started;
 	/* metrics */
-	struct metric *requests, *ack, *turns, *operations;
+	struct metric *requests, *ack, *turns, *operations, *episodes_by;
 	uint64_t *connections, *accepted, *streams, *malformed, *lost_lines;
 	uint64_t *tokens, *turns_failed, *turns_open, *backlog, *recorder_up;
 	uint64_t *restarts[2];

@@ -295,6 +295,18 @@ metrics_cell(struct metric *m, const struct view *values)
 }
 
 void
+metrics_clear(struct metric *m)
+{
+	struct metric_cell *c;
+
+	err_assert(m->kind == METRICS_GAUGE);
+	STAILQ_FOREACH (c, &m->list, link)
+		c->v[0] = 0;
+	if (m->other != NULL)
+		m->other->v[0] = 0;
+}
+
+void
 metrics_observe_us(struct metric *m, const struct view *values, uint64_t us)
 {
 	struct metric_cell *c;

@@ -29,6 +29,8 @@ struct metric *metrics_register(struct metrics *m, enum metrics_kind kind,
 /* The cell for these label values (copied); at most 1,000 cells a metric,
  * past that one cell labelled "other".  Never NULL. */
 uint64_t *metrics_cell(struct metric *m, const struct view *values);
+/* Sets all of a gauge's cells to 0, before what there is is counted anew. */
+void metrics_clear(struct metric *m);
 static inline void
 metrics_inc(uint64_t *cell)
 {

@@ -750,6 +750,9 @@ ask_resume(struct episodes *e, struct channel_msg *m)
 			episodes_tell_made(e->eps[i], 0);
 		}
 	e->resuming = true;
+	for (i = 0; i < e->envs_n; i++)
+		e->envs[i]->warm_told = 0;
+	e->asked = true;
 	ep_resume_on(e);
 	return SP_OK;
 }
@@ -839,7 +842,7 @@ episodes_reactor(struct episodes *e,
 		episodes_warm(e);
 		return;
 	}
-	e->resuming = false;
+	e->resuming = e->asked = false;
 	for (i = 0; i < e->eps_n; i++)
 		ep_reactor_lost(e->eps[i]);
 	for (i = 0; i < e->envs_n; i++) {
@@ -870,6 +873,8 @@ episodes_after(struct episodes *e)
 		return;
 	for (i = 0; i < e->eps_n; i++)
 		slot_after(e->eps[i]->slot);
+	if (e->asked)
+		episodes_tell_warm(e);
 }
 
 static void

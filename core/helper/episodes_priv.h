@@ -28,6 +28,7 @@ struct ep_env {
 	uint32_t *waiting; /* requests for one, until it is */
 	size_t waiting_n;
 	uint64_t backoff_ms; /* a warm one could not be built; 0: it could */
+	uint32_t warm_ready, warm_told; /* warm ones; as the reactor knows */
 	struct poller_timer *again;
 };
 
@@ -78,6 +79,7 @@ struct episodes {
 	    *send)(void *arg, enum message_type type, struct view body, int fd);
 	void *send_arg;
 	bool serving; /* a reactor was there */
+	bool asked; /* the one that is there asked what there is */
 	bool resuming; /* it asked what there is, and was not told all of it */
 	bool stopping;
 	struct poller_timer *stop_timer;
@@ -136,6 +138,8 @@ void episodes_pass(struct ep *p, uint16_t from, uint32_t number,
     struct view rest, int fd);
 /* The table, when a reactor begins to serve. */
 void episodes_tell_guarantees(struct episodes *e);
+/* How many warm ones each environment has, where that has changed. */
+void episodes_tell_warm(struct episodes *e);
 void episodes_on_heard(void *arg, struct slot *s, const struct channel_msg *m,
     uint32_t number, struct view rest, int fd);
 /* Requests about the inside of an episode: 0; SP_E_PROTO. */

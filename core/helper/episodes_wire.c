@@ -165,6 +165,34 @@ episodes_tell_guarantees(struct episodes *e)
 	buf_clear(&table);
 }
 
+static void
+tell_warm(struct ep_env *v)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_u32(&b, v->warm_ready);
+
+	if (rc == SP_OK)
+		rc = wire_put_bytes(&b, view_str(v->name));
+	v->warm_told = v->warm_ready;
+	ep_send(v->e, MESSAGE_EPISODE_WARM, &b, rc, -1);
+}
+
+void
+episodes_tell_warm(struct episodes *e)
+{
+	size_t i;
+
+	for (i = 0; i < e->envs_n; i++)
+		e->envs[i]->warm_ready = 0;
+	for (i = 0; i < e->eps_n; i++)
+		if (e->eps[i]->use == EP_WARM &&
+		    e->eps[i]->slot->state == SLOT_READY)
+			e->eps[i]->env->warm_ready++;
+	for (i = 0; i < e->envs_n; i++)
+		if (e->envs[i]->warm_ready != e->envs[i]->warm_told)
+			tell_warm(e->envs[i]);
+}
+
 /* ---- from keepers ----------------------------------------------------------- */
 
 static const struct {

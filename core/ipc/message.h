@@ -234,7 +234,7 @@ enum message_type {
 				   KEEPER_EXITED */
 	MESSAGE_EPISODE_EVENT, /* u32 slot, u32 generation, then as
 				  KEEPER_EVENT */
-	MESSAGE_EPISODE_GUARANTEES, /* bytes: the table, JSON; after START */
+	MESSAGE_EPISODE_GUARANTEES, /* bytes: the table, text; after START */
 	MESSAGE_EPISODE_CONNECTED =
 	    191, /* fd as KEEPER_CONNECTED; u32 slot, u32
 				      generation, u32 request, u32 errno */
@@ -244,6 +244,8 @@ enum message_type {
 	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, bytes id: of
 					what MADE tells next (request 0) */
 	MESSAGE_EPISODE_RESUMED, /* empty: MADE has told of all there are */
+	MESSAGE_EPISODE_WARM, /* u32 how many are ready, bytes environment: when
+				 it changes, from 0; after RESUME */
 };
 
 enum message_log { MESSAGE_LOG_ERROR, MESSAGE_LOG_ACCESS };

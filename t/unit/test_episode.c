@@ -683,6 +683,36 @@ test_memory(void)
 	end_live(ep);
 }
 
+static int
+m_warm(uint32_t n, const char *env)
+{
+	m_begin();
+	m_u32(n);
+	TAP_NEVER(wire_put_bytes(&msg, view_str(env)) != SP_OK);
+	return m_hear(MESSAGE_EPISODE_WARM, -1);
+}
+
+static void
+test_warm(void)
+{
+	char longest[EPISODE_ENV_MAX + 2];
+
+	memset(longest, 'e', sizeof(longest) - 1);
+	longest[EPISODE_ENV_MAX + 1] = '\0';
+	tap_is_int(m_warm(1, longest), SP_E_PROTO, "warm: a long name");
+	tap_is_int(m_warm(1, ""), SP_E_PROTO, "warm: none");
+	mem_fail_after(1, 0);
+	tap_is_int(m_warm(4, "box"), SP_OK, "warm: without memory");
+	mem_fail_after(0, 0);
+	tap_is_int(episode_warm_n(set, VIEW("box")), 0, "they are not counted");
+	tap_ok(m_warm(2, "box") == SP_OK && m_warm(3, "oven") == SP_OK,
+	    "warm: told");
+	tap_is_int(episode_warm_n(set, VIEW("box")), 2, "of one environment");
+	tap_is_int(episode_warm_n(set, VIEW("oven")), 3, "of another");
+	tap_is_int(m_warm(0, "box"), SP_OK, "warm: told anew");
+	tap_is_int(episode_warm_n(set, VIEW("box")), 0, "none is left");
+}
+
 int
 main(void)
 {
@@ -704,6 +734,7 @@ main(void)
 	test_files();
 	test_connect();
 	test_hostile();
+	test_warm();
 	test_memory();
 	episode_set_free(set);
 	loop_free(loop);

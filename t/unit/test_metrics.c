@@ -207,10 +207,36 @@ no_memory(void)
 	    "each failing allocation was survived (%lu)", failed);
 }
 
+static void
+cleared(void)
+{
+	static const char *const state[] = { "state", NULL };
+	const struct view on = VIEW("on"), off = VIEW("off");
+	struct metrics *m = metrics_new();
+	struct metric *x =
+	    metrics_register(m, METRICS_GAUGE, "n", "N", state, NULL);
+	struct buf b = BUF_INIT(4096);
+
+	*metrics_cell(x, &on) = 2;
+	*metrics_cell(x, &off) = 1;
+	metrics_clear(x);
+	metrics_inc(metrics_cell(x, &off));
+	tap_ok(metrics_render_json(m, &b) == SP_OK, "a gauge that is cleared");
+	tap_ok(view_search(buf_view(&b), VIEW("{state=\\\"on\\\"}\": 0")) <
+		buf_len(&b),
+	    "has cells of 0");
+	tap_ok(view_search(buf_view(&b), VIEW("{state=\\\"off\\\"}\": 1")) <
+		buf_len(&b),
+	    "and those that were counted since");
+	buf_clear(&b);
+	metrics_free(m);
+}
+
 int
 main(void)
 {
 	cells();
+	cleared();
 	many_cells();
 	collecting();
 	no_memory();
