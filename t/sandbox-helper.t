@@ -348,7 +348,8 @@ def test_life():
         d.read()
     tap.eq(d.out.get((h, 1)), b"to and fro", "input and output")
     h = d.begin(ep, ["/bin/sleep", "1000"])
-    d.wait(STARTED)
+    # likewise: nothing is there yet that could be signalled
+    d.wait(STARTED, lambda b: struct.unpack_from("<I", b, 8)[0] == h)
     d.msg(SIGNAL, u32(*ep, h) + bytes([15]))
     _, body, _ = d.wait(EXITED)
     tap.eq(tuple(body[12:14]), (2, 15), "a signal is passed on")
