@@ -521,24 +521,26 @@ feed_all(struct feed *f, struct buf *out)
 	struct feed_log_event ev;
 	unsigned budget;
 	size_t before = buf_len(out);
-	bool first = true;
+	uint64_t next = 0;
 	int rc = buf_add_char(out, '[');
 
-	if (rc == SP_OK && l->oldest > 0) {
-		rc = feed_put_missing(0, l->oldest_us, l->oldest, "retention",
-		    out);
-		first = false;
-	}
 	while (rc == SP_OK) {
-		budget = 1;
+		/* blocks that cannot be read again are passed over */
+		budget = FEED_LOG_BLOCKS;
 		rc = feed_log_get(l, &at, ~0U, &budget, &ev);
 		if (rc != SP_OK)
 			break;
-		if (!first)
+		if (buf_len(out) > before + 1)
 			rc = buf_add_char(out, ',');
+		if (rc == SP_OK && next < l->oldest) {
+			rc = feed_put_missing(next, l->oldest_us,
+			    l->oldest - next, "retention", out);
+			if (rc == SP_OK)
+				rc = buf_add_char(out, ',');
+		}
 		if (rc == SP_OK)
 			rc = feed_put_event(&ev, out);
-		first = false;
+		next = ev.seq + 1;
 	}
 	if (rc == SP_E_AGAIN)
 		rc = buf_add_char(out, ']');

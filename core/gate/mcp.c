@@ -215,6 +215,7 @@ mcp_head(struct gate_request *r, const struct mcp_door *door)
 	LIST_INIT(&c->own.asked);
 	buf_init(&c->out, MCP_REPLY_MAX);
 	r->ctx = c;
+	c->inside = r->gate->ports[r->x->listener]->inside != NULL;
 	v = door_origin(r);
 	if (v == GATE_PASS)
 		v = client_how(c);

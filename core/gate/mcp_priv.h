@@ -79,6 +79,7 @@ struct mcp_client {
 	const struct conf_mcp *conf;
 	enum mcp_how how;
 	bool spec; /* the dialect of answers */
+	bool inside; /* it came by its episode's own listener */
 	bool living; /* the watch of the episode */
 	bool ended; /* it is told nothing any more */
 	bool held; /* the worker waits until it has read */

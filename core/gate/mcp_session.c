@@ -10,13 +10,17 @@
 
 enum { SESSION_ALL_MAX = 1000000 };
 
-/* Those of one location in one episode: no other's can crowd them out. */
+/*
+ * Those of one location in one episode: no other's can crowd them out, nor
+ * those of the agent inside the host's own, whatever the paths.
+ */
 struct mcp_surface {
 	LIST_ENTRY(mcp_surface) link;
 	struct mcp_set *set;
 	const struct mcp_door *door;
 	char *path; /* of the location, which a reload makes anew */
 	struct mcp_episode_ref ref;
+	bool inside; /* it is the episode's own listener that is spoken to */
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
 	size_t n;
 };
@@ -198,6 +202,7 @@ session_surface(const struct mcp_client *c)
 
 	LIST_FOREACH (f, &c->r->gate->mcp->surfaces, link)
 		if (f->door == c->door && f->ref.ep == c->ref.ep &&
+		    f->inside == c->inside &&
 		    f->ref.born_us == c->ref.born_us &&
 		    view_eq(view_str(f->path), c->r->location->path))
 			return f;
@@ -273,6 +278,7 @@ session_surface_new(const struct mcp_client *c)
 	f->set = c->r->gate->mcp;
 	f->door = c->door;
 	f->ref = c->ref;
+	f->inside = c->inside;
 	TAILQ_INIT(&f->sessions);
 	LIST_INSERT_HEAD(&f->set->surfaces, f, link);
 	return f;

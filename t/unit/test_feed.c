@@ -698,6 +698,7 @@ static void
 test_feed_retention(void)
 {
 	static char kib[1026];
+	struct buf all = BUF_INIT(8 << 20);
 	struct tester t;
 	struct view v, line;
 	uint64_t want = 0, seq, gaps = 0;
@@ -758,6 +759,15 @@ test_feed_retention(void)
 	}
 	tap_ok(good && gaps == 1 && t.rc == SP_E_LIMIT,
 	    "retention: from memory and file, in order");
+	disk.read_errno = EIO;
+	tap_is_int(feed_all(feed_of(&episode), &all), SP_OK,
+	    "retention: all that is left of a file that cannot be read");
+	disk.read_errno = 0;
+	tap_ok(view_starts(buf_view(&all), VIEW("[{\"seq\":0,\"ts\":")) &&
+		view_search(buf_view(&all), VIEW("\"retention\"")) < 100 &&
+		buf_len(&all) > 500000,
+	    "retention: the rest is a gap");
+	buf_clear(&all);
 	tester_end(&t);
 	news(EPISODE_ENDED);
 	turn();
