@@ -34,8 +34,7 @@ static const struct {
 	    "alone" },
 	{ CONF_ENV_EGRESS_CONTROL,
 	    FACT(NETNS) | FACT(VETH) | FACT(RELAY) | FACT(SECCOMP),
-	    "a network namespace of its own; nftables with default deny, or no "
-	    "device at all" },
+	    "a network namespace of its own" },
 	{ CONF_ENV_PRIVILEGE_DROP,
 	    FACT(ROOT) | FACT(NAMESPACES) | FACT(SECCOMP),
 	    "a uid of its own, no capabilities, no_new_privs, a seccomp "
@@ -257,10 +256,16 @@ guarantee_clear(struct guarantee *g)
 }
 
 static bool
+takes_veth(const struct guarantee *g, const struct conf_environment *env)
+{
+	return g->have[GUARANTEE_ROOT] && env->via != CONF_ENV_VIA_RELAY;
+}
+
+static bool
 is_needed(const struct guarantee *g, const struct conf_environment *env,
     unsigned f)
 {
-	bool veth = g->have[GUARANTEE_ROOT] && env->via != CONF_ENV_VIA_RELAY;
+	bool veth = takes_veth(g, env);
 
 	switch (f) {
 	case GUARANTEE_VETH:
@@ -293,14 +298,44 @@ row_missing(const struct guarantee *g, const struct conf_environment *env,
 	return missing;
 }
 
+/* By what means this environment has it, where they differ. */
 static const char *
-row_means(const struct conf_environment *env, size_t row)
+row_means(const struct guarantee *g, const struct conf_environment *env,
+    size_t row)
 {
-	if (guarantee_rows[row].guarantee == CONF_ENV_RESOURCE_ISOLATION &&
-	    env->cpu_milli == 0)
-		return "control groups bound memory and processes, and not "
-		       "processor time (cpu off); workspace and /tmp are "
-		       "bounded";
+	switch (guarantee_rows[row].guarantee) {
+	case CONF_ENV_ASSET_ISOLATION:
+		if (env->assets.n == 0)
+			return "it has no assets";
+		break;
+	case CONF_ENV_EGRESS_CONTROL:
+		if (!env->has_egress)
+			return "a network namespace of its own with no device "
+			       "but loopback";
+		return takes_veth(g, env)
+		    ? "a network namespace of its own; a veth pair, and "
+		      "nftables with default deny at both ends"
+		    : "a network namespace of its own without a way out; "
+		      "nftables turns what is allowed to the relay";
+	case CONF_ENV_CONTROL_PLANE_ISOLATION:
+		if (env->insides_n == 0)
+			return "own pid, mount, ipc and network namespaces; "
+			       "no door inside";
+		break;
+	case CONF_ENV_PRINCIPAL_ISOLATION:
+		if (env->worker == CONF_ENV_WORKER_NONE)
+			return "a door for each principal, told apart by its "
+			       "listener; there is no worker";
+		break;
+	case CONF_ENV_RESOURCE_ISOLATION:
+		if (env->cpu_milli == 0)
+			return "control groups bound memory and processes, and "
+			       "not processor time (cpu off); workspace and "
+			       "/tmp are bounded";
+		break;
+	default:
+		break;
+	}
 	return guarantee_rows[row].means;
 }
 
@@ -378,7 +413,7 @@ guarantee_table(const struct guarantee *g, const struct conf_environment *env,
 		    env->require & guarantee_rows[row].guarantee ? "yes" : "no",
 		    missing == 0 ? "yes" : "no");
 		if (rc == SP_OK && missing == 0)
-			rc = buf_add_str(out, row_means(env, row));
+			rc = buf_add_str(out, row_means(g, env, row));
 		else if (rc == SP_OK)
 			rc = row_why(g, env, missing, out);
 		if (rc == SP_OK)

@@ -76,6 +76,31 @@ test_cpu(void)
 	table_has("and not processor time (cpu off)");
 }
 
+/* What one has is not what another has. */
+static void
+test_means(void)
+{
+	env.has_egress = false;
+	table_has("with no device but loopback");
+	env.has_egress = true;
+	env.via = CONF_ENV_VIA_RELAY;
+	table_has("to the relay");
+	env.via = CONF_ENV_VIA_VETH;
+	table_has("a veth pair");
+	env.assets = VIEW_NONE;
+	table_has("it has no assets");
+	env.assets = VIEW("/srv/assets");
+	table_has("root's alone");
+	env.worker = CONF_ENV_WORKER_NONE;
+	table_has("no worker");
+	env.worker = CONF_ENV_WORKER_STDIO;
+	table_has("in sandboxes of their own");
+	table_has("no door inside");
+	env.insides_n = 1;
+	table_has("only the doors inside");
+	env.insides_n = 0;
+}
+
 int
 main(void)
 {
@@ -88,6 +113,7 @@ main(void)
 		g.have[i] = true;
 		buf_init(&g.text[i], 1024);
 	}
+	test_means();
 	test_ways();
 	test_cpu();
 	guarantee_clear(&g);
