@@ -2,6 +2,8 @@
 
 #include "lifecycle.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "gate/bound.h"
 #include "gate/door.h"
@@ -47,6 +49,7 @@ struct socket {
 	bool paused, closing;
 	bool working; /* up the stack */
 	char episode[EPISODE_ID_MAX + 1]; /* for the log */
+	char session[EPISODE_ID_MAX + 1]; /* that it is attached to; empty */
 };
 
 static void socket_work(struct socket *s);
@@ -378,17 +381,37 @@ attach_later(struct socket *s)
 	return s->again != NULL;
 }
 
-/* ?session_id=ID: an episode whose connection broke. */
+/* The id of openenv/session/create at a door of MCP leads to its episode. */
+static struct lifecycle_lease *
+attach_session(struct socket *s, struct view id)
+{
+	struct mcp_episode_ref ref;
+	struct lifecycle_lease *l;
+
+	if (!mcp_session_place(s->r->gate, id, &ref))
+		return NULL;
+	l = lifecycle_lease_of(&ref);
+	if (l == NULL || !view_eq(view_str(l->env), s->conf->environment->name))
+		return NULL;
+	(void)snprintf(s->session, sizeof(s->session), "%.*s", VIEW_ARG(id));
+	return l;
+}
+
+/* ?session_id=ID: an episode whose connection broke, or a session of MCP's. */
 static void
 socket_attach(struct socket *s, struct view id)
 {
 	struct lifecycle_lease *l =
 	    lifecycle_lease_find(s->conf->environment->name, id);
 
+	if (l == NULL)
+		l = attach_session(s, id);
 	if (l == NULL && attach_later(s))
 		return;
 	if (l == NULL)
 		refuse_session(s, "no episode has that session_id");
+	else if (s->session[0] != '\0')
+		socket_open(s, l);
 	else if (l->ep != NULL && l->ep->state == EPISODE_CREATING)
 		refuse_session(s, "the session is still being made");
 	else if (!l->shared && l->users > 0)
@@ -457,10 +480,14 @@ static void
 socket_frame(struct socket *s, struct view text)
 {
 	struct lifecycle_lease *l = s->lease;
+	struct mcp_episode_ref ref;
 	struct lifecycle_frame f;
 	enum bound_word w;
 
 	s->since_us = loop_now_us(gate_loop(s->r->gate));
+	/* it does not expire meanwhile */
+	if (s->session[0] != '\0')
+		(void)mcp_session_place(s->r->gate, view_str(s->session), &ref);
 	if (lifecycle_frame_read(text, &f) != SP_OK) {
 		socket_log(s, LIFECYCLE_FRAME, VIEW_NONE, "malformed");
 		send_malformed(s, f.code, f.why);

@@ -6,6 +6,7 @@
 
 #include "gate/episode.h"
 #include "gate/gate.h"
+#include "gate/mcp.h"
 #include "gate/worker.h"
 
 enum {
@@ -110,12 +111,14 @@ struct lifecycle_lease {
 	char env[EPISODE_ENV_MAX + 1];
 	char id[EPISODE_ID_MAX + 1]; /* of its episode, also the next one's */
 	struct episode *ep; /* NULL: there is none (yet, or any more) */
+	struct mcp_episode_ref last; /* that it had last, or has */
 	struct episode_watch watch; /* on it */
 	struct buf why; /* the last one ended */
 	bool shared;
 	bool wanted; /* some door has shared ones of its environment */
 	bool dead; /* freed with this turn */
 	unsigned users; /* who is attached */
+	uint64_t idle_ms; /* a session has it, so long unused; 0: none */
 	uint64_t again_ms; /* until the next attempt */
 	TAILQ_HEAD(, lifecycle_run) runs; /* the first is under way */
 	struct loop_task *task; /* begins the first */
@@ -145,9 +148,14 @@ int lifecycle_lease_new(struct gate *g, struct view env, bool shared,
     struct lifecycle_lease **out) must_check;
 /* NULL: there is none. */
 struct lifecycle_lease *lifecycle_lease_find(struct view env, struct view id);
+/* Whose episode that is, or was until there is another; NULL. */
+struct lifecycle_lease *lifecycle_lease_of(const struct mcp_episode_ref *ref);
 struct lifecycle_lease *lifecycle_lease_shared(struct view env);
 void lifecycle_lease_attach(struct lifecycle_lease *l);
-/* grace_ms: how long it may wait for another; a shared one waits for ever. */
+/*
+ * grace_ms: how long it may wait for another; a shared one waits for ever, one
+ * that a session has as long as that may be idle.
+ */
 void lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms);
 /* Ends its episode: a shared one is made anew, others are gone. */
 void lifecycle_lease_end(struct lifecycle_lease *l);
@@ -157,6 +165,10 @@ void lifecycle_lease_keep(struct lifecycle_lease *l);
 void lifecycle_lease_take(struct lifecycle_lease *l, struct episode *ep);
 /* Bytes that its runs hold. */
 size_t lifecycle_lease_holds(const struct lifecycle_lease *l);
+
+/* ---- lifecycle_session.c: sessions that are episodes ---------------------- */
+
+extern const struct mcp_owner lifecycle_session_owner;
 
 /* ---- lifecycle_run.c: one thing after the other --------------------------- */
 

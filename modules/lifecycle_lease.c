@@ -59,6 +59,7 @@ lease_die(struct lifecycle_lease *l)
 	while ((run = TAILQ_FIRST(&l->runs)) != NULL)
 		lifecycle_run_free(run);
 	loop_timer_stop(l->timer);
+	mcp_session_follow(l->gate, &l->last, NULL);
 	LIST_REMOVE(l, link);
 	LIST_INSERT_HEAD(&leases.dead, l, link);
 	loop_task_post(leases.reap);
@@ -122,6 +123,9 @@ void
 lifecycle_lease_take(struct lifecycle_lease *l, struct episode *ep)
 {
 	l->ep = ep;
+	if (l->last.ep != NULL)
+		mcp_session_follow(l->gate, &l->last, ep);
+	l->last = (struct mcp_episode_ref){ ep, ep->created_us };
 	(void)snprintf(l->id, sizeof(l->id), "%s", ep->id);
 	l->watch.news = lease_on_news;
 	l->watch.arg = l;
@@ -256,6 +260,17 @@ lifecycle_lease_find(struct view env, struct view id)
 }
 
 struct lifecycle_lease *
+lifecycle_lease_of(const struct mcp_episode_ref *ref)
+{
+	struct lifecycle_lease *l;
+
+	LIST_FOREACH (l, &leases.live, link)
+		if (l->last.ep == ref->ep && l->last.born_us == ref->born_us)
+			return l;
+	return NULL;
+}
+
+struct lifecycle_lease *
 lifecycle_lease_shared(struct view env)
 {
 	struct lifecycle_lease *l;
@@ -279,6 +294,8 @@ lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms)
 {
 	if (l->dead || --l->users > 0 || l->shared)
 		return;
+	if (l->idle_ms > 0)
+		grace_ms = l->idle_ms;
 	/* what is not there yet has no name to come back to */
 	if (grace_ms == 0 || l->ep == NULL || l->ep->state == EPISODE_CREATING)
 		lifecycle_lease_end(l);
@@ -361,6 +378,7 @@ lifecycle_lease_setup(struct gate *g)
 	LIST_INIT(&leases.dead);
 	leases.reap = loop_task_new(gate_loop(g), leases_on_reap, NULL);
 	leases.look = loop_timer_new(gate_loop(g), leases_on_look, NULL);
+	mcp_set_owner(g, &lifecycle_session_owner);
 	/* stop() frees what there is */
 	return leases.reap == NULL || leases.look == NULL ? SP_E_NOMEM : SP_OK;
 }
@@ -435,6 +453,7 @@ lifecycle_lease_stop(void)
 		l->ep = NULL;
 		lease_die(l);
 	}
+	mcp_set_owner(leases.gate, NULL);
 	leases_on_reap(NULL);
 	loop_task_free(leases.reap);
 	loop_timer_free(leases.look);

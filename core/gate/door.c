@@ -30,7 +30,19 @@ door_named(const struct gate_request *r, struct buf *out)
 	return rc == SP_E_LIMIT ? SP_E_SYNTAX : rc;
 }
 
-static bool
+bool
+door_names(const struct gate_request *r)
+{
+	struct buf id = BUF_INIT(EPISODE_ID_MAX);
+	bool named =
+	    query_get(r->x->request.query, VIEW("episode"), &id) != SP_OK ||
+	    head_get(&r->x->request.fields, VIEW("X-Episode-Id")).p != NULL;
+
+	buf_clear(&id);
+	return named;
+}
+
+bool
 door_serves(const struct episode *ep, const struct conf_environment *env)
 {
 	return ep->state != EPISODE_GONE && ep->state != EPISODE_ENDING &&
@@ -85,7 +97,7 @@ door_episode_keyed(struct gate_request *r, const struct conf_environment *env,
 
 	*out = NULL;
 	/* with a token in the location that is what is sent */
-	if (r->location->token != NULL ||
+	if (r->location->token != NULL || r->orchestrator ||
 	    session_key(&r->x->request.fields, &key) != SP_OK || key.p == NULL)
 		return GATE_PASS;
 	s = roster_by_key(o, key, NULL);
@@ -122,7 +134,7 @@ door_episode_only(struct gate_request *r, const struct conf_environment *env,
 	if (n == 0)
 		return gate_deny(r, 503, "no_episode",
 		    "there is no episode: an orchestrator's reset makes one");
-	if (r->location->token == NULL &&
+	if (r->location->token == NULL && !r->orchestrator &&
 	    session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
 		return gate_deny(r, 401, "unauthorized",
 		    "that key is no session's");
@@ -139,7 +151,8 @@ door_episode_named(struct gate_request *r, const struct conf_environment *env,
 	struct episode *one = NULL, *ep = episode_find(set, named);
 
 	/* that there is one of that id is not told to those who may not ask */
-	if (r->location->token == NULL && door_count(set, env, &one) > 1)
+	if (r->location->token == NULL && !r->orchestrator &&
+	    door_count(set, env, &one) > 1)
 		return gate_deny(r, 401, "unauthorized",
 		    "an id does not authorise: of several episodes one is "
 		    "named by the key of the session of its name, or the "

@@ -17,8 +17,8 @@
  * The episode: that of the listener which accepted it; else, where the
  * location has no token, the one whose name is the session's whose key came;
  * else the one named by X-Episode-Id or ?episode=; else the environment's only
- * one.  An id is no credential: without a token or such a key, one of several
- * is refused.
+ * one.  An id is no credential: without a token (the location's, or the
+ * orchestrator's: r->orchestrator) or such a key, one of several is refused.
  * Context: a hook, HEAD or MESSAGE.
  * Parameters: env, of the location; NULL in an `inside` block.
  * Returns: GATE_PASS with *out; GATE_DENY with r->status and reason: 400 names
@@ -29,6 +29,10 @@
  */
 enum gate_verdict door_episode(struct gate_request *r,
     const struct conf_environment *env, struct episode **out);
+/* Whether the request itself names one, well or not. */
+bool door_names(const struct gate_request *r);
+/* It is of that environment (NULL: any), and not over. */
+bool door_serves(const struct episode *ep, const struct conf_environment *env);
 
 /*
  * Rebinding: a page of another site that a browser runs reaches loopback and

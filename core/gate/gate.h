@@ -94,6 +94,7 @@ struct gate_request {
 	const char *outcome; /* "ok", "denied", "client_gone", ... */
 	struct view session;
 	struct view episode; /* whose listener it came by; empty: none's */
+	bool orchestrator; /* it brought that one's token to another's door */
 	uint64_t number;
 };
 

@@ -99,6 +99,7 @@ struct gate {
 	    int fd);
 	void *helper_arg;
 	struct mcp_set *mcp; /* sessions of MCP clients, while it serves */
+	const struct mcp_owner *mcp_owner; /* mcp.h; NULL: none */
 	struct pressure *pressure;
 	struct quota *quota; /* of connections */
 	struct bound *bound; /* of doors */

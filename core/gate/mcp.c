@@ -227,13 +227,21 @@ mcp_message(struct gate_request *r)
 {
 	struct mcp_client *c = r->ctx;
 	struct episode *ep;
-	enum gate_verdict v = door_episode(r, c->conf->environment, &ep);
+	enum gate_verdict v = mcp_owner_episode(c, &ep);
 
+	if (v == GATE_PASS && ep == NULL)
+		v = door_episode(r, c->conf->environment, &ep);
 	/* openenvd has an episode always, and HTTP is never at fault */
 	if (v == GATE_DENY && r->status == 503 && c->how == MCP_PLAIN)
 		return mcp_http_no_episode(c);
-	if (v != GATE_PASS)
-		return v;
+	return v == GATE_PASS ? mcp_episode_serve(c, ep) : v;
+}
+
+enum gate_verdict
+mcp_episode_serve(struct mcp_client *c, struct episode *ep)
+{
+	enum gate_verdict v;
+
 	memcpy(c->episode, ep->id, sizeof(c->episode));
 	c->ref = (struct mcp_episode_ref){ ep, ep->created_us };
 	c->in_hook = true;
@@ -256,6 +264,8 @@ mcp_finish(struct gate_request *r)
 	if (c == NULL)
 		return GATE_PASS;
 	c->ended = true;
+	if (c->making != NULL)
+		r->gate->mcp_owner->forget(c->making);
 	mcp_call_forget_all(c);
 	if (c->watching)
 		worker_unwatch(&c->watch);

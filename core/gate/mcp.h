@@ -54,6 +54,58 @@ struct mcp_door {
 	const struct mcp_own *own; /* NULL: none */
 };
 
+/*
+ * An episode by itself: its id may change, and another have it.  The pointer
+ * is only compared.
+ */
+struct mcp_episode_ref {
+	const struct episode *ep;
+	uint64_t born_us; /* its created_us */
+};
+
+/*
+ * Who owns episodes: the orchestrator's door, for its clients that come to a
+ * door without a token.  OpenEnv's make a session here first, which is an
+ * episode, and attach to it there by the session's id.
+ */
+struct mcp_owner {
+	/* The request has the token of such a door of that environment. */
+	bool (*allows)(const struct gate_request *r,
+	    const struct conf_environment *env);
+	/*
+	 * An episode for a session: a new one, or the one that all share.
+	 * made() is called once, later; without ep, code (static) and why say
+	 * what came of it.  It returns whether a session has it now.
+	 * Parameters: idle_ms, how long it lives on unused; borrows r.
+	 * Returns: 0; SP_E_NOMEM.
+	 */
+	int (*make)(const struct gate_request *r,
+	    const struct conf_environment *env, uint64_t idle_ms,
+	    bool (*made)(void *arg, struct episode *ep, const char *code,
+		struct view why),
+	    void *arg, void **out);
+	void (*forget)(void *making); /* made() is not called any more */
+	/* Of one that was made for a session: the session is used. */
+	void (*used)(const struct mcp_episode_ref *ref);
+	/* It is closed.  True: the episode ends later, with its connection. */
+	bool (*leave)(const struct mcp_episode_ref *ref);
+};
+/* o: static; NULL: there is none any more. */
+void mcp_set_owner(struct gate *g, const struct mcp_owner *o);
+/*
+ * Where a session of openenv/session/create is, which is thereby used: an id
+ * leads there, and authorises nobody.
+ * Returns: false: there is no such session.
+ */
+bool mcp_session_place(struct gate *g, struct view id,
+    struct mcp_episode_ref *out);
+/*
+ * An owner's sessions go on in another episode, as it replaces the first; the
+ * others end.  to, NULL: there is none, and the owner's end.
+ */
+void mcp_session_follow(struct gate *g, const struct mcp_episode_ref *from,
+    const struct episode *to);
+
 /* ---- for modules: the hooks and callbacks of gate_module -------------------- */
 
 int mcp_setup(struct gate *g) must_check;

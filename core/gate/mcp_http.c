@@ -343,9 +343,23 @@ http_plain(struct mcp_client *c)
 enum gate_verdict
 mcp_http_no_episode(struct mcp_client *c)
 {
-	return mcp_serve_no_episode(c, buf_view(&c->r->body)) < 0
-	    ? GATE_FAIL
-	    : http_send(c, 200, buf_view(&c->out));
+	int rc;
+
+	c->in_hook = true;
+	rc = mcp_serve_no_episode(c, buf_view(&c->r->body));
+	c->in_hook = false;
+	return rc < 0 ? GATE_FAIL : mcp_http_answered(c);
+}
+
+enum gate_verdict
+mcp_http_answered(struct mcp_client *c)
+{
+	enum gate_verdict v;
+
+	c->in_hook = true;
+	v = http_send(c, 200, buf_view(&c->out));
+	c->in_hook = false;
+	return v;
 }
 
 enum gate_verdict

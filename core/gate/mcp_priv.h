@@ -28,15 +28,6 @@ enum {
 struct mcp_client;
 struct mcp_surface;
 
-/*
- * An episode by itself: its id may change, and another have it.  The pointer
- * is only compared.
- */
-struct mcp_episode_ref {
-	const struct episode *ep;
-	uint64_t born_us; /* its created_us */
-};
-
 /* A request of the worker's that went to a client, by its id as written. */
 struct mcp_asked {
 	LIST_ENTRY(mcp_asked) link;
@@ -57,6 +48,8 @@ struct mcp_session {
 	struct mcp_surface *surface;
 	char id[MCP_ID_CHARS + 5]; /* or a UUID: openenv/session/create */
 	bool plain; /* a handle of the plain dialect */
+	bool owned; /* the orchestrator's: nobody else finds it */
+	bool owns; /* the episode was made for it */
 	bool ended; /* freed with its last client */
 	uint64_t used_ms;
 	struct mcp_peer peer;
@@ -83,6 +76,8 @@ struct mcp_client {
 	bool living; /* the watch of the episode */
 	bool ended; /* it is told nothing any more */
 	bool held; /* the worker waits until it has read */
+	bool made; /* its episode was made for it */
+	void *making; /* it is being made; of the owner's */
 	struct mcp_episode_ref ref;
 	char episode[EPISODE_ID_MAX + 1]; /* its id then, for the log */
 	struct episode_watch life; /* of it */
@@ -132,6 +127,8 @@ struct mcp_call {
 struct episode *mcp_episode(const struct mcp_client *c);
 struct episode *mcp_episode_of(const struct gate *g,
     const struct mcp_episode_ref *ref);
+/* What the MESSAGE hook returns, once the episode is known. */
+enum gate_verdict mcp_episode_serve(struct mcp_client *c, struct episode *ep);
 /* Hears what the worker says to nobody in particular. */
 void mcp_client_watch(struct mcp_client *c);
 
@@ -162,6 +159,20 @@ void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call);
 /* The call in which it came, if one is open; it is not from now on. */
 const struct mcp_call *mcp_session_answered(struct mcp_peer *p, struct view id);
 void mcp_session_peer_clear(struct mcp_peer *p);
+
+/* Where one of the plain dialect is that this location made; false: unknown. */
+bool mcp_session_here(const struct mcp_client *c, struct view id,
+    struct mcp_episode_ref *out);
+
+/* ---- mcp_owner.c ------------------------------------------------------------ */
+
+/*
+ * The episode of an orchestrator at a door without a token: that of the
+ * session which is named, or for a new session one that is made.
+ * Returns: GATE_PASS with *out, or NULL: door_episode() says which; GATE_DONE;
+ *          GATE_HOLD: mcp_episode_serve() follows; GATE_FAIL.
+ */
+enum gate_verdict mcp_owner_episode(struct mcp_client *c, struct episode **out);
 
 /* ---- mcp_serve.c ------------------------------------------------------------ */
 
@@ -272,6 +283,8 @@ void mcp_client_end(struct mcp_client *c);
 bool mcp_http_is_spec(const struct mcp_client *c);
 enum gate_verdict mcp_http_message(struct mcp_client *c);
 enum gate_verdict mcp_http_no_episode(struct mcp_client *c);
+/* Sends what was answered in a hook. */
+enum gate_verdict mcp_http_answered(struct mcp_client *c);
 /* Over a bound of the door, before anything was read. */
 enum gate_verdict mcp_http_limited(struct mcp_client *c, enum bound_word w);
 /* The reply becomes a stream: 0; SP_E_*. */

@@ -3,6 +3,8 @@
 
 #include "gate/mcp_priv.h"
 
+#include "gate/gate_priv.h"
+
 enum { SERVE_METHOD_MAX = 256 };
 
 /* ---- telling ---------------------------------------------------------------- */
@@ -14,7 +16,8 @@ mcp_serve_log(const struct mcp_client *c, const char *operation,
 	uint64_t now = loop_now_us(gate_loop(c->r->gate));
 	const struct episode *ep = mcp_episode(c);
 	const struct door_operation op = {
-		.principal = c->door->principal,
+		.principal =
+		    c->r->orchestrator ? "orchestrator" : c->door->principal,
 		.door = c->door->name,
 		.operation = operation,
 		.episode = view_str(ep != NULL ? ep->id : c->episode),
@@ -113,7 +116,8 @@ static const char *
 serve_operation(const struct jrpc *m)
 {
 	static const char *const names[] = { "tools/call", "tools/list",
-		"initialize", "ping" };
+		"initialize", "ping", "openenv/session/create",
+		"openenv/session/close" };
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -259,8 +263,11 @@ plain_create(struct mcp_client *c, const struct jrpc *m)
 	if (rc == SP_E_LIMIT)
 		return mcp_serve_refuse(c, m, "openenv/session/create",
 		    JRPC_INVALID_PARAMS, "Invalid parameters");
-	if (rc == SP_OK)
+	if (rc == SP_OK) {
+		s->owned = c->r->orchestrator;
+		s->owns = c->made;
 		rc = buf_printf(&out, "{\"session_id\":\"%s\"}", s->id);
+	}
 	if (rc == SP_OK)
 		rc = mcp_serve_result(c, jrpc_raw(m, &m->id), buf_view(&out));
 	buf_clear(&out);
@@ -268,17 +275,27 @@ plain_create(struct mcp_client *c, const struct jrpc *m)
 	return rc;
 }
 
+/* The session first: the owner may end its episode, and all in that. */
 static int
 plain_close(struct mcp_client *c, const struct jrpc *m, struct mcp_session *s)
 {
+	const struct mcp_owner *o = c->r->gate->mcp_owner;
 	struct buf out = BUF_INIT(128);
+	bool owns, closing;
 	int rc;
 
 	if (s == NULL)
 		return mcp_serve_refuse(c, m, "openenv/session/close",
 		    JRPC_INVALID_PARAMS, "Invalid parameters");
-	rc = buf_printf(&out, "{\"session_id\":\"%s\",\"closed\":true}", s->id);
+	rc = buf_printf(&out, "{\"session_id\":\"%s\",", s->id);
+	owns = s->owns && o != NULL;
 	mcp_session_end(s);
+	closing = owns && o->leave(&c->ref);
+	/* the words of OpenEnv's server */
+	if (rc == SP_OK)
+		rc = buf_add_str(&out,
+		    closing ? "\"closed\":false,\"closing\":true}"
+			    : "\"closed\":true}");
 	if (rc == SP_OK)
 		rc = mcp_serve_result(c, jrpc_raw(m, &m->id), buf_view(&out));
 	buf_clear(&out);

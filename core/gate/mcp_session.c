@@ -221,9 +221,22 @@ session_expire(const struct mcp_client *c, struct mcp_surface *f)
 		if (now - s->used_ms < c->conf->session_timeout_ms)
 			return;
 		/* the surface may go with its last one */
-		if (LIST_EMPTY(&s->clients))
+		/* those of an owner end with their episode */
+		if (LIST_EMPTY(&s->clients) && !s->owns)
 			mcp_session_end(s);
 	}
+}
+
+static void
+session_use(struct gate *g, struct mcp_session *s)
+{
+	struct mcp_surface *f = s->surface;
+
+	s->used_ms = loop_now_ms(gate_loop(g));
+	TAILQ_REMOVE(&f->sessions, s, link);
+	TAILQ_INSERT_TAIL(&f->sessions, s, link);
+	if (s->owns && g->mcp_owner != NULL)
+		g->mcp_owner->used(&f->ref);
 }
 
 struct mcp_session *
@@ -236,18 +249,75 @@ mcp_session_find(const struct mcp_client *c, struct view id, bool plain)
 		session_expire(c, f);
 	s = hmap_get(c->r->gate->mcp->by_id, id);
 	f = session_surface(c);
-	if (s == NULL || s->surface != f || s->plain != plain)
+	if (s == NULL || s->surface != f || s->plain != plain ||
+	    (s->owned && !c->r->orchestrator))
 		return NULL;
-	s->used_ms = loop_now_ms(gate_loop(c->r->gate));
-	TAILQ_REMOVE(&f->sessions, s, link);
-	TAILQ_INSERT_TAIL(&f->sessions, s, link);
+	session_use(c->r->gate, s);
 	return s;
 }
 
-/* Those of episodes that are over. */
+bool
+mcp_session_here(const struct mcp_client *c, struct view id,
+    struct mcp_episode_ref *out)
+{
+	const struct mcp_session *s = hmap_get(c->r->gate->mcp->by_id, id);
+
+	if (s == NULL || !s->plain || s->surface->door != c->door ||
+	    !view_eq(view_str(s->surface->path), c->r->location->path))
+		return false;
+	*out = s->surface->ref;
+	return true;
+}
+
+bool
+mcp_session_place(struct gate *g, struct view id, struct mcp_episode_ref *out)
+{
+	struct mcp_session *s =
+	    g->mcp != NULL ? hmap_get(g->mcp->by_id, id) : NULL;
+
+	if (s == NULL || !s->plain)
+		return false;
+	session_use(g, s);
+	*out = s->surface->ref;
+	return true;
+}
+
+/* Of one surface; it goes with its last session. */
+static void
+session_follow(struct mcp_surface *f, const struct episode *to)
+{
+	struct mcp_session *s, *next;
+	size_t left = f->n;
+
+	if (to != NULL)
+		f->ref = (struct mcp_episode_ref){ to, to->created_us };
+	for (s = TAILQ_FIRST(&f->sessions); left > 0; s = next, left--) {
+		next = TAILQ_NEXT(s, link);
+		if (s->owned == (to == NULL))
+			mcp_session_end(s);
+	}
+}
+
+void
+mcp_session_follow(struct gate *g, const struct mcp_episode_ref *from,
+    const struct episode *to)
+{
+	struct mcp_surface *f, *next;
+
+	if (g->mcp == NULL)
+		return;
+	for (f = LIST_FIRST(&g->mcp->surfaces); f != NULL; f = next) {
+		next = LIST_NEXT(f, link);
+		if (f->ref.ep == from->ep && f->ref.born_us == from->born_us)
+			session_follow(f, to);
+	}
+}
+
+/* Those of episodes that are over; an owner's follow, or are ended by it. */
 static void
 session_sweep(const struct mcp_client *c)
 {
+	struct mcp_session *s, *after;
 	struct mcp_surface *f, *next;
 	size_t n;
 
@@ -256,8 +326,12 @@ session_sweep(const struct mcp_client *c)
 		if (mcp_episode_of(c->r->gate, &f->ref) != NULL)
 			continue;
 		/* the surface goes with the last one */
-		for (n = f->n; n > 0; n--)
-			mcp_session_end(TAILQ_FIRST(&f->sessions));
+		s = TAILQ_FIRST(&f->sessions);
+		for (n = f->n; n > 0; n--, s = after) {
+			after = TAILQ_NEXT(s, link);
+			if (!s->owned)
+				mcp_session_end(s);
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 """OpenEnv's clients, the current and the 0.3 line, drive environments."""
+import json
 import os
+import socket
+import subprocess
 import sys
 import tempfile
 
@@ -53,6 +56,59 @@ for line in sys.stdin:
     print(json.dumps(out), flush=True)
 """
 
+HERE = os.path.join(ROOT, "t", "peers")
+SERVER = os.path.join(HERE, "openenv_server.py")
+
+
+def client(venv, url, what):
+    """What MCPToolClient gets there."""
+    r = peer.run([f"{venv}/bin/python", f"{HERE}/openenv_session.py", url,
+                  TOKEN, what])
+    try:
+        return json.loads(r.stdout)
+    except ValueError:
+        return r.stdout + r.stderr[-3000:]
+
+
+def direct(venv):
+    """The same server, with nothing before it."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+
+    def answers():
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    with subprocess.Popen([f"{venv}/bin/python", SERVER, str(port), "tools"],
+                          stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as p:
+        try:
+            gate.until(answers, "OpenEnv's server")
+            return client(venv, f"http://127.0.0.1:{port}", "one")
+        finally:
+            p.kill()
+
+
+def sessions(g, venv):
+    """The current MCPToolClient: /mcp and /ws by one session."""
+    want = direct(venv)
+    tap.ok(isinstance(want, dict) and want["tools"] == ["echo_message"],
+           "MCPToolClient directly", want)
+    for name in ("own", "all"):
+        url = f"http://127.0.0.1:{g.port}/{name}"
+        for turn in ("first", "second"):
+            got = client(venv, url, "one")
+            tap.eq(got, want, f"MCPToolClient, {name}: as directly, {turn}")
+        got = client(venv, url, "tools")
+        tap.eq(got, ["echo_message", "hi"], f"{name}: without a WebSocket")
+    url = f"http://127.0.0.1:{g.port}/own"
+    for turn in ("first", "second"):
+        got = client(venv, url, "two")
+        tap.eq(got, ["s0", "s1", "full"],
+               f"own: two at once, and no third, {turn}")
+
+
 folders = [(n, peer.need(n)) for n in ("openenv-0.10", "openenv-0.3")]
 walls.needed()
 with tempfile.TemporaryDirectory(dir="/var/tmp") as tmp:
@@ -72,7 +128,22 @@ with tempfile.TemporaryDirectory(dir="/var/tmp") as tmp:
         "server { listen 127.0.0.1:0;\n"
         "  location /ws { lifecycle; environment many; token env:SP_T; }\n"
         "  location /single/ws { lifecycle; environment single;\n"
-        "    token env:SP_T; } }\n")
+        "    token env:SP_T; }\n")
+    # OpenEnv's own server, an episode for each session and one for all
+    for i, (name, n) in enumerate((("own", 2), ("all", 1)), 2):
+        text = (
+            f"environment {name} {{ episodes {n}; workspace_size 64m;\n"
+            f"  worker http 8001 {folders[0][1]}/bin/python {SERVER} 8001"
+            " tools;\n  worker_start_timeout 120s;\n"
+            f"  sandbox {{ read_only {inside.HOST} {folders[0][1]} {HERE};\n"
+            "    read_write /var/tmp; env TMPDIR=/var/tmp; memory 512m;\n"
+            "    tmp_size 64m; shm_size 16m; timeout 120s;\n"
+            f"    uid {uid + i * 4096} 4096; }} }}\n") + text + (
+            f"  location /{name}/ws {{ lifecycle; environment {name};\n"
+            f"    token env:SP_T; shared {'on' if n == 1 else 'off'}; }}\n"
+            f"  location /{name}/mcp {{ mcp_agent; environment {name};\n"
+            "    tools echo_*; }\n")
+    text += "}\n"
     with gate.Gate(text, env={"SP_T": TOKEN}) as g:
         for name, folder in folders:
             peer.results(name, peer.run([
@@ -81,4 +152,5 @@ with tempfile.TemporaryDirectory(dir="/var/tmp") as tmp:
                 f"http://127.0.0.1:{g.port}", TOKEN,
                 f"http://127.0.0.1:{g.port}/single",
                 "steps" if name.endswith("0.3") else "http"]))
+        sessions(g, folders[0][1])
 tap.done()

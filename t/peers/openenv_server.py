@@ -71,6 +71,7 @@ def tools():
             self._state = State(episode_id="t", step_count=0)
 
         def reset(self, seed=None, episode_id=None, **_):
+            self._state = State(episode_id=episode_id or "t", step_count=0)
             return Observation(done=False, reward=0.0)
 
         def _step_impl(self, action, timeout_s=None, **_):

@@ -1,0 +1,122 @@
+/*
+ * An orchestrator at a door without a token.  OpenEnv's client for tools makes
+ * a session by openenv/session/create, calls tools by its id, and attaches its
+ * WebSocket to it; one token in its headers goes everywhere.
+ */
+#include "config.h"
+
+#include "gate/mcp_priv.h"
+
+#include "base/arena.h"
+#include "gate/gate_priv.h"
+
+void
+mcp_set_owner(struct gate *g, const struct mcp_owner *o)
+{
+	g->mcp_owner = o;
+}
+
+/* There is none for this client: told in the dialect's words. */
+static enum gate_verdict
+owner_none(struct mcp_client *c, const char *code, const char *why)
+{
+	(void)gate_deny(c->r, 503, code, why);
+	c->r->outcome = code;
+	return mcp_http_no_episode(c);
+}
+
+/* ---- a new session ---------------------------------------------------------- */
+
+static bool
+owner_made(void *arg, struct episode *ep, const char *code, struct view why)
+{
+	struct mcp_client *c = arg;
+	enum gate_verdict v;
+	const char *text;
+
+	c->making = NULL;
+	/* its end is under way */
+	if (c->ended || c->r->x == NULL)
+		return false;
+	if (ep != NULL) {
+		c->made = true;
+		v = mcp_episode_serve(c, ep);
+	} else {
+		text = arena_strdup(c->r->x->arena, why);
+		v = owner_none(c, code,
+		    text != NULL ? text : "out of memory: try again");
+	}
+	if (v != GATE_HOLD)
+		gate_resume(c->r, v);
+	return ep != NULL && v == GATE_DONE;
+}
+
+static enum gate_verdict
+owner_make(struct mcp_client *c)
+{
+	const struct mcp_owner *o = c->r->gate->mcp_owner;
+
+	if (o->make(c->r, c->conf->environment, c->conf->session_timeout_ms,
+		owner_made, c, &c->making) == SP_OK)
+		return GATE_HOLD;
+	return owner_none(c, "no_memory", "out of memory: try again");
+}
+
+/* ---- one that is there ------------------------------------------------------ */
+
+static enum gate_verdict
+owner_unknown(struct mcp_client *c, const struct jrpc *m)
+{
+	int rc;
+
+	c->in_hook = true;
+	rc = mcp_serve_refuse(c, m, "invalid", JRPC_INVALID_PARAMS,
+	    "Invalid parameters");
+	c->in_hook = false;
+	return rc < 0 ? GATE_FAIL : mcp_http_answered(c);
+}
+
+static enum gate_verdict
+owner_session(struct mcp_client *c, const struct jrpc *m, struct episode **out)
+{
+	struct buf id = BUF_INIT(MCP_ID_CHARS + 8);
+	struct mcp_episode_ref ref;
+	struct jscan_span v;
+	bool known;
+	struct episode *ep;
+	int rc = jrpc_member(m, &m->params, VIEW("session_id"), &v);
+
+	if (rc == 0)
+		return GATE_PASS;
+	known = rc == 1 && jrpc_string(m, &v, &id) == SP_OK &&
+	    mcp_session_here(c, buf_view(&id), &ref);
+	buf_clear(&id);
+	if (!known)
+		return owner_unknown(c, m);
+	ep = mcp_episode_of(c->r->gate, &ref);
+	if (ep == NULL || !door_serves(ep, c->conf->environment))
+		return owner_none(c, "no_episode",
+		    "the episode of this session has ended: reset begins "
+		    "another");
+	*out = ep;
+	return GATE_PASS;
+}
+
+enum gate_verdict
+mcp_owner_episode(struct mcp_client *c, struct episode **out)
+{
+	const struct mcp_owner *o = c->r->gate->mcp_owner;
+	struct jrpc m;
+
+	*out = NULL;
+	if (o == NULL || c->how != MCP_PLAIN ||
+	    !o->allows(c->r, c->conf->environment))
+		return GATE_PASS;
+	c->r->orchestrator = true;
+	if (door_names(c->r) || jrpc_read(buf_view(&c->r->body), &m) != SP_OK ||
+	    m.kind != JRPC_REQUEST)
+		return GATE_PASS;
+	return jrpc_is(&m, VIEW("openenv/session/create"))
+	    ? owner_make(c)
+	    : owner_session(c, &m, out);
+}
