@@ -30,6 +30,11 @@ DOORS = {
     "/reset": "lifecycle_plain; environment plain;",
     "/step": "lifecycle_plain; environment plain;",
     "/state": "lifecycle_plain; environment plain;",
+    "/mcp": "mcp_agent; environment full; tools seen sum; "
+            "session_timeout 10m;",
+    "/brief/mcp": "mcp_agent; environment full; tools seen sum; "
+                  "session_timeout 1s;",
+    "/one/mcp": "mcp_agent; environment one; tools sum;",
 }
 
 
@@ -58,7 +63,8 @@ class Daemon(gate.Gate):
                 f"uid {uid + i * 4096} 4096; }} }}\n")
         text += "server { listen 127.0.0.1:0;\n"
         for path, words in DOORS.items():
-            text += f"  location {path} {{ {words} token env:SP_TOKEN; }}\n"
+            key = "" if "mcp" in words else "token env:SP_TOKEN;"
+            text += f"  location {path} {{ {words} {key} }}\n"
         super().__init__(text + "}\n", main=f"control {self.socket};\n"
                          f"access_log {folder}/access.log;",
                          env={"SP_TOKEN": TOKEN})
@@ -350,6 +356,78 @@ def crash(d, ws):
     d.gone("full")
 
 
+def rpc(d, method, path="/mcp", token=TOKEN, **params):
+    return d.http("POST", path, json.dumps({
+        "jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+        token)
+
+
+def made(d, path="/mcp"):
+    status, got = rpc(d, "openenv/session/create", path)
+    return got["result"]["session_id"] if status == 200 else got
+
+
+def openenv_sessions(d):
+    """What OpenEnv's client for tools does: a session first, then a socket."""
+    a, b = made(d), made(d)
+    tap.eq(len(d.episodes("full")), 2, "each session is an episode")
+    status, got = rpc(d, "openenv/session/create")
+    tap.eq((status, got.get("error", {}).get("data", {}).get("reason")),
+           (200, "capacity"), "and there are as many as may be")
+    ws = d.connect(f"/ws?session_id={a}")
+    tap.eq(reset(ws, seed=1, episode_id="mine"), observed({"seed": 1}),
+           "the socket is attached to it")
+    tap.eq(d.refused(f"/ws?session_id={a}", "no-such-token-is-known")[0], 403,
+           "whom its id does not admit")
+    for sid, what in ((a, "one"), (b, "another")):
+        status, got = rpc(d, "tools/list", session_id=sid)
+        tap.ok(status == 200 and "tools" in got.get("result", {}),
+               f"the tools of {what}", got)
+    for token in ("no-such-token-is-known", ""):
+        for method in ("tools/list", "openenv/session/close"):
+            status, got = rpc(d, method, token=token, session_id=b)
+            tap.ok(status in (400, 401), f"not without the token: {method}",
+                   (status, got))
+    status, got = rpc(d, "openenv/session/close", session_id=a)
+    tap.eq(got["result"], {"session_id": a, "closed": False, "closing": True},
+           "closed with a socket")
+    tap.eq(state(ws)["step_count"], 0, "which goes on")
+    ws.close()
+    gate.until(lambda: len(d.episodes("full")) == 1, "the end of its episode")
+    # one episode: the door is the agent's now, and its session nobody's
+    for method in ("tools/list", "openenv/session/close"):
+        status, got = rpc(d, method, token="", session_id=b)
+        tap.eq((status, got["error"]["code"]), (200, -32602),
+               f"an agent does not know it: {method}")
+    mine = rpc(d, "openenv/session/create", token="")[1]["result"]["session_id"]
+    ws = d.connect(f"/ws?session_id={mine}")
+    tap.eq(reset(ws)["type"], "observation",
+           "an agent's session leads the orchestrator to its episode")
+    ws.ask({"type": "state"})
+    ws.send({"type": "close"})
+    ws.close()
+    rpc(d, "openenv/session/close", token="", session_id=mine)
+    tap.eq(len(d.episodes("full")), 1, "which ends with neither of them")
+    status, got = rpc(d, "openenv/session/close", session_id=b)
+    tap.eq(got["result"], {"session_id": b, "closed": True}, "closed")
+    d.gone("full")
+    made(d, "/brief/mcp")
+    d.gone("full")
+    tap.ok(True, "a session that nobody uses ends, and its episode")
+
+
+def shared_session(d):
+    sid = made(d, "/one/mcp")
+    ws = d.connect(f"/shared?session_id={sid}")
+    tap.eq(reset(ws)["type"], "observation", "a session of the shared one")
+    ws.send({"type": "close"})
+    ws.close()
+    gate.until(lambda: "result" in rpc(d, "tools/list", "/one/mcp",
+                                       session_id=sid)[1],
+               "the session in the one that replaced it")
+    tap.ok(True, "goes on in the one that takes its place")
+
+
 def logged(d):
     with open(d.access, encoding="utf-8") as f:
         lines = [json.loads(x) for x in f]
@@ -371,7 +449,9 @@ with tempfile.TemporaryDirectory() as tmp:
         several(daemon, conn)
         conn = broken_connections(daemon, conn)
         shared(daemon)
+        shared_session(daemon)
         plain(daemon)
         crash(daemon, conn)
+        openenv_sessions(daemon)
         logged(daemon)
 tap.done()
