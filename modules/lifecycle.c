@@ -403,18 +403,18 @@ socket_attach(struct socket *s, struct view id)
 {
 	struct lifecycle_lease *l =
 	    lifecycle_lease_find(s->conf->environment->name, id);
+	bool by_session = l == NULL;
 
-	if (l == NULL)
+	if (by_session)
 		l = attach_session(s, id);
 	if (l == NULL && attach_later(s))
 		return;
 	if (l == NULL)
 		refuse_session(s, "no episode has that session_id");
-	else if (s->session[0] != '\0')
-		socket_open(s, l);
-	else if (l->ep != NULL && l->ep->state == EPISODE_CREATING)
+	else if (!by_session && l->ep != NULL &&
+	    l->ep->state == EPISODE_CREATING)
 		refuse_session(s, "the session is still being made");
-	else if (!l->shared && l->users > 0)
+	else if (!by_session && !l->shared && l->users > 0)
 		refuse_session(s, "the session has a connection already");
 	else
 		socket_open(s, l);
