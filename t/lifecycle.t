@@ -373,7 +373,7 @@ def openenv_sessions(d):
     tap.eq(len(d.episodes("full")), 2, "each session is an episode")
     status, got = rpc(d, "openenv/session/create")
     tap.eq((status, got.get("error", {}).get("data", {}).get("reason")),
-           (200, "capacity"), "and there are as many as may be")
+           (200, "at_capacity"), "and there are as many as may be")
     ws = d.connect(f"/ws?session_id={a}")
     tap.eq(reset(ws, seed=1, episode_id="mine"), observed({"seed": 1}),
            "the socket is attached to it")
