@@ -55,7 +55,8 @@ class Daemon(gate.Gate):
             text += (
                 f"environment {name} {{\n  episodes {episodes}; "
                 f"workspace_size 64m; workspace {self.seed};\n"
-                + ("" if name == "bare" else f"  worker stdio {worker};\n")
+                + ("" if name == "bare" else f"  worker stdio {worker};\n"
+                   "  worker_directory /workspace;\n")
                 + f"  sandbox {{ read_only {inside.HOST} {FIXTURES};\n"
                 f"    read_write {SCRATCH}; memory 256m; tmp_size 64m; "
                 "shm_size 16m;\n"
@@ -181,7 +182,8 @@ def protocol(d):
 def sandboxes(d, ws):
     ep = d.episodes("full")[0]["id"]
     rc, _, err = d.ctl("exec", "--worker", "--in", ep, "--", "/bin/sh", "-c",
-                       "echo x >new; echo y >seed; sleep 600 & exit 0")
+                       "cd /workspace; echo x >new; echo y >seed; "
+                       "sleep 600 & exit 0")
     tap.ok(rc == 0, "something is written", err)
     files = json.loads(tool(ws, "where")["data"]["result"]["content"][0]
                        ["text"])["files"]
