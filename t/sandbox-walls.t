@@ -81,6 +81,15 @@ def credentials():
                      " say(sysc(16, 0, r, b'x'), sysc(16, 0, 0x100000000 + r, "
                      "b'x'))"), "1 1\n1 1\n1 1",
            "15: TIOCSTI, TIOCLINUX, TIOCSETD, also with high bits")
+    tap.eq(inside(k, "import struct\n"
+                     "s = socket.socket(type=socket.SOCK_DGRAM)\n"
+                     "b = ctypes.create_string_buffer(struct.pack('HBBI', 6, "
+                     "0, 0, 0))\n"
+                     "f = struct.pack('@HP', 1, ctypes.addressof(b))\n"
+                     "for o in (26, 51):\n"
+                     " say(sysc(54, s.fileno(), 1, o, f, len(f)))\n"
+                     "s.setsockopt(1, 7, 4096)"), "1\n1",
+           "no program of a socket's goes into the kernel")
     tap.eq(inside(k, "fd = os.open('/tmp/f', os.O_CREAT)\n"
                      "for c in (1024, 1040):\n for v in (0, 1):\n"
                      "  say(sysc(72, fd, c, v))"), "22\n22\n22\n22",

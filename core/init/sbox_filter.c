@@ -112,6 +112,11 @@ condition(struct program *p, const struct sbox_filter_row *row)
 	case SBOX_FILTER_EQUAL:
 		emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->value, 0, 1);
 		break;
+	case SBOX_FILTER_PAIR:
+		emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->value, 0, 3);
+		load_arg(p, row->arg + 1);
+		emit(p, BPF_JMP | BPF_JEQ | BPF_K, row->second, 0, 1);
+		break;
 	case SBOX_FILTER_ANY_BIT:
 		emit(p, BPF_JMP | BPF_JSET | BPF_K, row->value, 0, 1);
 		break;

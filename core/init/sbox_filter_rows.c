@@ -55,6 +55,8 @@ static const char host[] = "belongs to the host";
 static const char lease[] = "makes whoever opens the file wait for its holder";
 /* S_IFBLK has that bit, too; what else may be made has not */
 static const char nodes[] = "devices, and whiteouts of overlays, are ours";
+static const char programs[] =
+    "takes room for programs of the kernel's, of which the host has one";
 static const char typing[] = "types into a terminal that others read";
 
 static const struct sbox_filter_row rows[] = {
@@ -128,6 +130,11 @@ static const struct sbox_filter_row rows[] = {
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCSTI, "TIOCSTI", typing),
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCLINUX, "TIOCLINUX", typing),
 	DENY_IF("ioctl", SBOX_FILTER_EQUAL, 1, TIOCSETD, "TIOCSETD", attack),
+	{ "setsockopt", SBOX_FILTER_PAIR, 1, SOL_SOCKET, SO_ATTACH_FILTER,
+	    EPERM, "SO_ATTACH_FILTER", programs },
+	{ "setsockopt", SBOX_FILTER_PAIR, 1, SOL_SOCKET,
+	    SO_ATTACH_REUSEPORT_CBPF, EPERM, "SO_ATTACH_REUSEPORT_CBPF",
+	    programs },
 	LEASE("fcntl", F_SETLEASE, "F_SETLEASE"),
 	LEASE("fcntl64", F_SETLEASE, "F_SETLEASE"),
 	LEASE("fcntl", F_SETDELEG, "F_SETDELEG"),

@@ -11,6 +11,7 @@
 enum sbox_filter_when {
 	SBOX_FILTER_ALWAYS,
 	SBOX_FILTER_EQUAL, /* the argument is value */
+	SBOX_FILTER_PAIR, /* and the next one is second */
 	SBOX_FILTER_ANY_BIT, /* it has any bit of value */
 	SBOX_FILTER_FAMILY, /* it is no number whose bit is in value */
 	SBOX_FILTER_SOCKET, /* of domain value: type is second, or (second 0)
