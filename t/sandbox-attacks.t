@@ -41,7 +41,7 @@ environment net {{
     egress {{ via veth; allow tcp 203.0.113.0/24 443; }}
 }}
 """
-SERVER = "server { listen 127.0.0.1:0; location /health { health; } }\n"
+SERVER = "connections 320;\nserver { listen 127.0.0.1:0; location /health { health; } }\n"
 
 
 def own_namespaces():
@@ -341,6 +341,42 @@ def sockets(d):
     tap.ok(rc == 137 or rc == 0 and int(out) < 96,
            "what sockets hold is bounded", (rc, out, err))
     d.ctl("end", me)
+
+
+HOLD = r"""
+import os, socket, time
+held = []
+for n in range(2):
+    if os.fork() == 0:
+        break
+try:
+    for _ in range(200):
+        s = socket.create_connection(("127.0.0.1", 7000), 2)
+        s.send(b"GET /health HTTP/1.1\r\n"); held.append(s)
+except OSError: pass
+print("held", flush=True)
+time.sleep(1000)
+"""
+
+
+def doors(d):
+    """An agent's connections are its own loss; there are 320 in all."""
+    me, other = d.new(), d.new()
+    p = subprocess.Popen([CTL, "-S", d.socket, "exec", "--in", me, "--",
+                          "python3", "-c", HOLD], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for _ in range(3):
+        p.stdout.readline()
+    ask = ("import urllib.request as u\nprint(u.urlopen('http://127.0.0.1:7000"
+           "/health', timeout=20).status)")
+    tap.eq(d.py(other, ask)[1], b"200\n", "another's door is open")
+    with socket.create_connection(("127.0.0.1", d.port), 20) as s:
+        s.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        tap.ok(b" 200 " in s.recv(4096), "and the host's")
+    d.ctl("end", me)
+    p.wait(gate.PATIENCE)
+    p.stdout.close()
+    d.ctl("end", other)
 
 
 MESS = r"""
@@ -654,7 +690,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-attacks-") as folder:
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
-            for test in (walls, fills, sockets, mess, storm, no_descriptors,
+            for test in (walls, fills, sockets, doors, mess, storm, no_descriptors,
                          dies_in_reset, reloads, meddling, kills, many):
                 if not only or test.__name__ in only:
                     test(d)

@@ -116,11 +116,13 @@ const struct conf_directive core_conf_limits[] = {
 	    .max = 1000000,
 	    .def = "0",
 	    .args = "NUMBER",
-	    .doc = "Most connections at once at each address that the server "
-		   "listens on; 0 sets\nno limit.\nRequests on one too many "
-		   "get 503; /health and /status are answered all the "
-		   "same.\nOf servers that share an address the first "
-		   "counts." },
+	    .doc =
+		"Most connections at once at each address that the server "
+		"listens on; 0 sets\nno limit, but inside of an "
+		"episode a sixteenth of connections.\nRequests on one too many "
+		"get 503; /health and /status are answered all the "
+		"same.\nOf servers that share an address the first "
+		"counts." },
 	{ .name = "max_connections_per_address",
 	    .scopes = OUTER,
 	    .type = CONF_NUMBER,

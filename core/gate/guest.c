@@ -12,6 +12,8 @@
 enum {
 	GUEST_EXTRA_MAX = 64, /* over a limit, so that they are told why */
 	GUEST_NAME_MAX = 64,
+	GUEST_INSIDE_PART = 16, /* of all connections */
+	GUEST_INSIDE_MIN = 8,
 };
 
 struct gate_guest {
@@ -50,6 +52,21 @@ guest_outcome(int rc, enum admission_word limit)
 			       : ADMISSION_NOMEM;
 }
 
+/*
+ * Of an episode's listener a part of what there is for all of them, unless it
+ * is said: its agent could take every place otherwise.
+ */
+static uint64_t
+guest_most(const struct gate_port *p)
+{
+	uint64_t most = p->door->servers[0]->limits.max_connections;
+
+	if (most > 0 || p->inside == NULL)
+		return most;
+	most = p->gate->current->conf->main.connections / GUEST_INSIDE_PART;
+	return most > GUEST_INSIDE_MIN ? most : GUEST_INSIDE_MIN;
+}
+
 /* Takes its places. */
 static enum admission_word
 guest_enter(struct gate_guest *u, int fd)
@@ -61,7 +78,7 @@ guest_enter(struct gate_guest *u, int fd)
 
 	w = guest_outcome(quota_take(g->quota,
 			      view_of(&u->port->id, sizeof(u->port->id)),
-			      l->max_connections, &u->listener),
+			      guest_most(u->port), &u->listener),
 	    ADMISSION_LISTENER);
 	/* those that came before there was such a limit are not counted */
 	if (w == ADMISSION_NOW && l->max_connections_per_address > 0)
