@@ -2,6 +2,7 @@
 """Sandboxes of an ordinary user: what holds without root, and what is said."""
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import shutil
@@ -31,6 +32,21 @@ environment work {{ workspace {tmp}/ws; workspace_size 16m; {more} }}
 server {{ listen 127.0.0.1:0; location /health {{ health; }} }}
 """
 INSIDE = "inside 127.0.0.1:7000 { location /health { health; } }"
+# descriptors sent to sockets that nobody reads
+FLIGHT = """
+import array, os, socket, time
+fds, held = array.array("i", [os.open("/dev/null", 0)] * 250), []
+try:
+    while True:
+        held.append(socket.socketpair())
+        held[-1][0].setblocking(False)
+        for _ in range(20):
+            held[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET,
+                                         socket.SCM_RIGHTS, fds)])
+except OSError as e:
+    print(e.errno, flush=True)
+time.sleep(1000)
+"""
 NEWNET, NEWNS = 0x40000000, 0x20000
 
 
@@ -208,7 +224,21 @@ def test_inside():
                "no device but lo there")
         tap.ok("Error" in python("tell(attempt('127.0.0.1', 7001))"),
                "nor another door")
+        p = subprocess.Popen(
+            [os.path.join(TMP, "bin", "sallyportctl"), "-S",
+             os.path.join(TMP, "sock"), "exec", "--in", one, "--",
+             "/usr/bin/python3", "-c", FLIGHT], preexec_fn=drop, cwd="/",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL)
+        tap.eq(p.stdout.readline(), b"%d\n" % errno.ETOOMANYREFS,
+               "descriptors that are under way are bounded")
+        tap.eq(ctl("exec", "--in", two, "--", "/bin/echo", "on").stdout, "on\n",
+               "and one episode's are no other's loss")
+        tap.eq(ctl("read", two, "/workspace/hello").stdout, "hello\n",
+               "nor for its files")
         r = ctl("reset", one)
+        p.wait(PATIENCE)
+        p.stdout.close()
         tap.eq(r.returncode, 0, "a reset")
         tap.eq(python(get + "tell(get())", "--in", one), 200,
                "the door is there again")

@@ -295,7 +295,9 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .max = 1048576,
 	    .def = "4096",
 	    .args = "NUMBER",
-	    .doc = "Most open files of one process." },
+	    .doc = "Most open files of one process.\nFor an ordinary "
+		   "user's sandboxes at most half of what its hard limit "
+		   "allows." },
 	{ .name = "file_size",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_SIZE,

@@ -96,6 +96,24 @@ helper_log(const struct conf *conf, const struct site *site)
 		log_set_fd(site->error_fd);
 }
 
+enum { HELPER_FILES = 65536 };
+
+/*
+ * Of an ordinary user descriptors that are under way in sockets count for all
+ * its processes together, and who is over its own bound sends none.  The
+ * workload is such a process, too, with a bound well below this.
+ */
+static void
+helper_take_files(void)
+{
+	struct rlimit rl;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) != 0 || rl.rlim_cur >= HELPER_FILES)
+		return;
+	rl.rlim_cur = rl.rlim_max < HELPER_FILES ? rl.rlim_max : HELPER_FILES;
+	(void)setrlimit(RLIMIT_NOFILE, &rl);
+}
+
 static void
 helper_notice_files(const struct conf *conf)
 {
@@ -115,6 +133,7 @@ helper_serve(struct rolerun_world *w, struct reload *r)
 	const struct conf *conf = r->now.load.conf;
 
 	ids_notice(w->ids, conf);
+	helper_take_files();
 	helper_notice_files(conf);
 	r->last = 1;
 	w->now = (struct rolerun_generation){

@@ -18,7 +18,8 @@ enum {
 	SPARE_AGAIN_MS = 1000, /* after one that could not be had, doubled */
 	SPARE_AGAIN_MAX_MS = 60 * 1000, /* each time up to this */
 	KEEPER_QUEUE_MAX = 1024 * 1024,
-	KEEPER_FILES = 4096,
+	/* far more than its own: see helper_take_files() */
+	KEEPER_FILES = 65536,
 };
 
 static const char keeper_program[] = "sallyport-init";

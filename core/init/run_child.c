@@ -123,6 +123,12 @@ set_limits(const struct sandbox_spec *s, struct sbox_why *w)
 		if (getrlimit((__rlimit_resource_t)rows[i].which, &now) == 0 &&
 		    (s->flags & SANDBOX_USERNS) && now.rlim_max < rl.rlim_max)
 			rl.rlim_max = now.rlim_max;
+		/* our own are the same user's: see helper_take_files() */
+		if (rows[i].which == RLIMIT_NOFILE &&
+		    (s->flags & SANDBOX_USERNS) &&
+		    now.rlim_max != RLIM_INFINITY &&
+		    rl.rlim_max > now.rlim_max / 2)
+			rl.rlim_max = now.rlim_max / 2;
 		if (rl.rlim_cur > rl.rlim_max)
 			rl.rlim_cur = rl.rlim_max;
 		if (setrlimit((__rlimit_resource_t)rows[i].which, &rl) != 0)
