@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/fanotify.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,6 +27,7 @@ enum {
 	WATCH_READ_BYTES = 16 * 1024,
 	WATCH_MESSAGE_BYTES = 8 * 1024, /* then it is sent */
 	WATCH_MESSAGE_MAX = 32 * 1024,
+	WATCH_NICE = 15,
 	WATCH_FD_NOTES = 3,
 	WATCH_FD_WORKSPACE,
 	WATCH_FD_SOCK,
@@ -334,6 +336,8 @@ watch_child(const struct fs_watch *c, int notes, int sock, struct view filter)
 	pid_t parent = getppid();
 
 	(void)prctl(PR_SET_NAME, "sallyport-watch", 0, 0, 0);
+	/* how much it does is the workload's choice, and the time the service's */
+	(void)setpriority(PRIO_PROCESS, 0, WATCH_NICE);
 	buf_init(&w.out, WATCH_MESSAGE_MAX);
 	w.dirs = fs_dirs_new();
 	if (w.dirs == NULL || buf_reserve(&w.out, WATCH_MESSAGE_MAX) != SP_OK ||

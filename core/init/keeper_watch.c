@@ -3,16 +3,37 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "init/fs_watch.h"
 #include "init/keeper_sample.h"
 #include "init/keeper_watch.h"
 #include "os/fd.h"
 
 enum { SAMPLE_MS = 1000 };
+
+/*
+ * The host has no watch left (fs.fanotify.max_user_groups): one that has ended
+ * is handed over, so that who observes is told of the gap.
+ */
+static int
+watch_not(struct sbox_why *why, int *fd)
+{
+	int pair[2];
+
+	log_warn("changes of files are not watched: %s: %s; see "
+		 "fs.fanotify.max_user_groups",
+	    why->what, strerror(why->en));
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+		return sbox_why_errno(why, errno, "watching the workspace");
+	fd_close(&pair[1]);
+	*fd = pair[0];
+	return SP_OK;
+}
 
 int
 keeper_watch_start(struct keeper *k, struct sbox_why *why)
@@ -26,6 +47,8 @@ keeper_watch_start(struct keeper *k, struct sbox_why *why)
 		return SP_OK;
 	why->stage = SANDBOX_STAGE_WORKSPACE;
 	rc = fs_watch_start(&w, &k->watcher, &fd, why);
+	if (rc != SP_OK && (why->en == EMFILE || why->en == ENOSPC))
+		rc = watch_not(why, &fd);
 	if (rc == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_WATCH, NULL, fd);
 	return rc;
