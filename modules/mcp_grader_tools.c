@@ -512,7 +512,10 @@ tools_list(const struct gate_request *r, struct buf *out)
 	return rc;
 }
 
-/* The one argument, and no others: 0; SP_E_SYNTAX; SP_E_NOMEM. */
+/*
+ * The one argument, and no others; a path may have any bytes, as
+ * grader.fs_diff tells them: 0; SP_E_SYNTAX; SP_E_NOMEM.
+ */
 static int
 tools_argument(const struct tools_row *t, const struct jrpc *m,
     const struct jscan_span *args, struct buf *out)
@@ -534,7 +537,7 @@ tools_argument(const struct tools_row *t, const struct jrpc *m,
 		    !jscan_is(&s, &key, view_str(t->member)))
 			return SP_E_SYNTAX;
 		seen = true;
-		rc = jrpc_string(m, &val, out);
+		rc = jscan_decode_bytes(&s, &val, out);
 	}
 	if (rc == SP_OK && seen && buf_len(out) == 0)
 		return SP_E_SYNTAX;

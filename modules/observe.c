@@ -134,7 +134,7 @@ observe_send_sse(struct observe_call *c)
 
 	if (c->reader.next > 0)
 		n = snprintf(id, sizeof(id), "id: %u-%llu\n",
-		    (unsigned)c->resets,
+		    (unsigned)c->reader.resets,
 		    (unsigned long long)(c->reader.next - 1));
 	{
 		const struct view parts[] = { view_of(id, (size_t)n),
@@ -200,10 +200,9 @@ observe_on_ready(void *arg)
 static void
 observe_on_reset(void *arg, bool over)
 {
-	struct observe_call *c = arg;
-
-	if (!over)
-		c->resets = feed_resets(c->reader.feed);
+	/* both are read: a gap and other numbers, or the end */
+	(void)arg;
+	(void)over;
 }
 
 static void
@@ -231,46 +230,41 @@ observe_on_timer(void *arg)
 
 /* ---- the beginning ---------------------------------------------------------- */
 
-/* "RESETS-N" or "N": 0; SP_E_SYNTAX. */
+/* "RESETS-N", or "N" of the count that is now: 0; SP_E_SYNTAX. */
 static int
-observe_id(struct view id, const struct feed *f, uint64_t *n, bool *other)
+observe_id(struct view id, struct feed_reader *r)
 {
 	size_t dash = view_find(id, '-');
 	uint64_t resets;
 
-	*other = false;
 	if (dash < id.n) {
 		if (num_u64(view_sub(id, 0, dash), 0, UINT32_MAX, &resets) !=
 		    SP_OK)
 			return SP_E_SYNTAX;
-		*other = resets != feed_resets(f);
+		r->resets = (uint32_t)resets;
 		id = view_from(id, dash + 1);
 	}
-	return num_u64(id, 0, UINT64_MAX - 1, n) == SP_OK ? SP_OK : SP_E_SYNTAX;
+	return num_u64(id, 0, UINT64_MAX - 2, &r->next) == SP_OK ? SP_OK
+								 : SP_E_SYNTAX;
 }
 
 /* Where it begins: since=N at N, Last-Event-ID behind it. */
 static int
-observe_since(struct gate_request *r, const struct feed *f, uint64_t *from)
+observe_since(struct gate_request *r, struct feed_reader *from)
 {
 	struct view last =
 	    head_get(&r->x->request.fields, VIEW("Last-Event-ID"));
 	struct buf since = BUF_INIT(OBSERVE_ID_MAX);
-	bool other = false;
 	int rc = query_get(r->x->request.query, VIEW("since"), &since);
 
-	*from = 0;
 	if (rc == 1) {
-		rc = observe_id(buf_view(&since), f, from, &other);
+		rc = observe_id(buf_view(&since), from);
 	} else if (rc == 0 && last.n > 0) {
-		rc = observe_id(last, f, from, &other);
+		rc = observe_id(last, from);
 		if (rc == SP_OK)
-			++*from;
+			from->next++;
 	}
 	buf_clear(&since);
-	/* of the time before a reset: there is nothing left of it */
-	if (other)
-		*from = 0;
 	return rc == SP_E_NOMEM ? rc : rc == SP_OK ? SP_OK : SP_E_SYNTAX;
 }
 
@@ -313,7 +307,6 @@ observe_new(struct gate_request *r, const struct episode *ep)
 	c->r = r;
 	c->conf = r->conf;
 	c->started_us = clock_us();
-	c->resets = feed_resets(feed_of(ep));
 	memcpy(c->episode, ep->id, sizeof(c->episode));
 	buf_init(&c->line, OBSERVE_LINE_MAX);
 	c->reader.types = observe_types(c->conf);
@@ -394,7 +387,7 @@ observe_on_message(struct gate_request *r)
 	struct episode *ep;
 	enum gate_verdict v = door_episode(r, conf->environment, &ep);
 	enum bound_word word;
-	uint64_t from;
+	struct feed_reader from = { .next = 0 };
 	int rc;
 
 	if (v != GATE_PASS)
@@ -402,10 +395,12 @@ observe_on_message(struct gate_request *r)
 	if (feed_of(ep) == NULL)
 		return gate_deny(r, 503, "no_episode",
 		    "the episode is not there yet: try again");
-	rc = observe_since(r, feed_of(ep), &from);
+	from.resets = feed_resets(feed_of(ep));
+	rc = observe_since(r, &from);
 	if (rc == SP_E_SYNTAX)
 		return gate_deny(r, 400, "bad_since",
-		    "since and Last-Event-ID are numbers of events");
+		    "since and Last-Event-ID are ids of events, RESETS-SEQ, "
+		    "or a seq alone");
 	if (rc != SP_OK)
 		return GATE_FAIL;
 	c = observe_new(r, ep);
@@ -416,7 +411,8 @@ observe_on_message(struct gate_request *r)
 		c->over = true;
 		return bound_deny(r, word);
 	}
-	c->reader.next = from;
+	c->reader.next = from.next;
+	c->reader.resets = from.resets;
 	c->replay =
 	    view_eq(query_raw(r->x->request.query, VIEW("follow")), VIEW("0"));
 	rc = r->streams ? observe_ws_accept(c) : observe_sse_head(r);

@@ -19,7 +19,6 @@ struct observe_call {
 	bool replay; /* ends where live ones would begin */
 	bool attached; /* it was told to, and logged */
 	bool over; /* nothing more is sent */
-	uint32_t resets; /* of the episode: part of ids */
 	struct websock *ws; /* NULL: server-sent events */
 	struct websock_params params; /* of it */
 	uint64_t started_us;

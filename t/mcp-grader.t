@@ -127,6 +127,8 @@ def grading(d, ep):
     tap.eq({x["path"]: x.get("type") for x in got}["/workspace/pipe"], "fifo",
            "special files are told as what they are")
     tap.eq(d.grade("read_file", path="/workspace/made"), "made\n", "a file")
+    tap.eq(d.grade("read_file", path="/workspace/n\udcff"), "",
+           "also of a name that is not UTF-8, as it was told")
     tap.eq(d.grade("read_file", path="/openenvd/assets/oracle"), ORACLE,
            "an asset")
     tap.eq(d.grade("read_file", path="/openenvd/assets/solution"), denied,

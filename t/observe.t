@@ -437,8 +437,13 @@ def test_reset(g, ctl):
     o.close()
     o = Observer(g, "/observe?follow=0", headers=[("Last-Event-ID", last)])
     o.wait_end()
-    tap.ok(o.events and o.events[0]["seq"] == 0,
-           "an id of before the reset: from the beginning", o.events[:1])
+    gap = {"lost": 1, "reason": "reset"}
+    tap.ok(len(o.events) > 1 and o.events[0]["type"] == "gap" and
+           o.events[0]["data"].keys() == gap.keys() and
+           o.events[1]["seq"] == 0 and
+           all(e["resets"] == 1 for e in o.events),
+           "an id of before the reset: what was lost, then all",
+           o.events[:2])
     o = Observer(g)
     o.until(lambda e: True)
     ctl("end", "e1")

@@ -14,7 +14,10 @@
 enum {
 	FEED_BUDGET = 4, /* blocks of a file, read in one go */
 	FEED_GAP_BYTES = 256,
+	FEED_COUNTS = 16, /* of before resets, whose ends are known */
 };
+
+#define FEED_UNKNOWN UINT64_MAX /* so many: nobody knows */
 
 struct feed {
 	LIST_ENTRY(feed) link;
@@ -23,6 +26,8 @@ struct feed {
 	struct feed_log log;
 	LIST_HEAD(, feed_reader) readers;
 	uint32_t resets; /* of its episode, when the log began */
+	uint32_t resets_first; /* when the feed did */
+	uint64_t ends[FEED_COUNTS]; /* of count i at [i % FEED_COUNTS] */
 	bool fresh; /* something was added for those who wait */
 	struct feed_samples samples;
 	uint64_t deny_second, denies, denies_lost;
@@ -164,7 +169,7 @@ feed_open(struct feed_set *s, struct episode *ep)
 	}
 	f->set = s;
 	f->ep = ep;
-	f->resets = ep->resets;
+	f->resets = f->resets_first = ep->resets;
 	feed_log_init(&f->log, &s->limits);
 	LIST_INIT(&f->readers);
 	LIST_INSERT_HEAD(&s->feeds, f, link);
@@ -205,14 +210,16 @@ feed_reset(struct feed *f)
 	LIST_FOREACH (r, &f->readers, link) {
 		if (r->missed == 0)
 			r->missed_at = r->next;
-		if (r->next < end)
+		if (r->next < end && r->missed != FEED_UNKNOWN)
 			r->missed += end - r->next;
 		r->next = 0;
+		r->resets = f->ep->resets;
 		r->at = (struct feed_log_at){ .block = 0 };
 		if (r->missed > 0)
 			f->fresh = true;
 	}
 	feed_log_restart(&f->log);
+	f->ends[f->resets % FEED_COUNTS] = end;
 	f->resets = f->ep->resets;
 	memset(&f->samples, 0, sizeof(f->samples));
 	f->denies_lost = 0;
@@ -381,15 +388,34 @@ feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
 
 /* ---- reading ---------------------------------------------------------------- */
 
+/* What came before this count, behind what it has read. */
+static uint64_t
+feed_missed(const struct feed *f, const struct feed_reader *r)
+{
+	uint64_t lost = 0;
+	uint32_t i;
+
+	if (r->resets == f->resets)
+		return r->next <= f->log.next ? 0 : FEED_UNKNOWN;
+	if (r->resets < f->resets_first || r->resets > f->resets ||
+	    f->resets - r->resets > FEED_COUNTS ||
+	    r->next > f->ends[r->resets % FEED_COUNTS])
+		return FEED_UNKNOWN;
+	for (i = r->resets; i < f->resets; i++)
+		lost += f->ends[i % FEED_COUNTS];
+	return lost - r->next;
+}
+
 void
 feed_read_start(struct feed *f, struct feed_reader *r)
 {
-	/* a number of another count, from before a reset */
-	if (r->next > f->log.next)
-		r->next = 0;
 	r->feed = f;
 	r->at = (struct feed_log_at){ .block = 0 };
-	r->missed = 0;
+	r->missed = feed_missed(f, r);
+	r->missed_at = r->next;
+	if (r->resets != f->resets || r->missed > 0)
+		r->next = 0;
+	r->resets = f->resets;
 	r->waits = false;
 	r->budget = FEED_BUDGET;
 	LIST_INSERT_HEAD(&f->readers, r, link);
@@ -410,9 +436,10 @@ feed_read_stop(struct feed_reader *r)
 		loop_task_post(f->set->task);
 }
 
-/* Whole, or not there. */
+/* Whole, or not there.  resets: 0 is not told. */
 static int
-feed_put_event(const struct feed_log_event *ev, struct buf *out)
+feed_put_event(const struct feed_log_event *ev, uint32_t resets,
+    struct buf *out)
 {
 	size_t before = buf_len(out);
 	int rc;
@@ -424,6 +451,8 @@ feed_put_event(const struct feed_log_event *ev, struct buf *out)
 	    feed_type_name((enum feed_type)ev->type));
 	if (rc == SP_OK)
 		rc = buf_add_view(out, ev->data);
+	if (rc == SP_OK && resets > 0)
+		rc = buf_printf(out, ",\"resets\":%u", (unsigned)resets);
 	if (rc == SP_OK)
 		rc = buf_add_char(out, '}');
 	if (rc != SP_OK)
@@ -433,19 +462,44 @@ feed_put_event(const struct feed_log_event *ev, struct buf *out)
 
 /* That so many from that number on are not to be had any more. */
 static int
-feed_put_missing(uint64_t seq, uint64_t us, uint64_t lost, const char *reason,
-    struct buf *out)
+feed_put_missing(struct feed_log_event *ev, uint64_t lost, const char *reason,
+    uint32_t resets, struct buf *out)
 {
-	char text[FEED_GAP_BYTES];
-	int n =
-	    snprintf(text, sizeof(text), "{\"lost\":%llu,\"reason\":\"%s\"}",
-		(unsigned long long)lost, reason);
-	const struct feed_log_event ev = { .seq = seq,
-		.us = us,
-		.type = FEED_GAP,
-		.data = view_of(text, (size_t)n) };
+	char text[FEED_GAP_BYTES], n[24] = "null";
+	int rc;
 
-	return feed_put_event(&ev, out);
+	if (lost != FEED_UNKNOWN)
+		(void)snprintf(n, sizeof(n), "%llu", (unsigned long long)lost);
+	(void)snprintf(text, sizeof(text), "{\"lost\":%s,\"reason\":\"%s\"}", n,
+	    reason);
+	ev->type = FEED_GAP;
+	ev->data = view_str(text);
+	rc = feed_put_event(ev, resets, out);
+	ev->data = VIEW_NONE;
+	return rc;
+}
+
+/* What of it is there no more. */
+static int
+feed_read_missed(const struct feed *f, struct feed_reader *r, struct buf *out)
+{
+	struct feed_log_event ev = { .seq = r->missed_at,
+		.us = clock_wall_us() };
+	int rc;
+
+	if (r->missed > 0) {
+		rc = feed_put_missing(&ev, r->missed, "reset", f->resets, out);
+		if (rc == SP_OK)
+			r->missed = 0;
+		return rc;
+	}
+	ev.seq = r->next;
+	ev.us = f->log.oldest_us;
+	rc = feed_put_missing(&ev, f->log.oldest - r->next, "retention",
+	    f->resets, out);
+	if (rc == SP_OK)
+		r->next = f->log.oldest;
+	return rc;
 }
 
 static int
@@ -467,7 +521,7 @@ feed_read_next(struct feed *f, struct feed_reader *r, struct buf *out)
 	/* dropped while it was looked for */
 	if (r->next < l->oldest)
 		return SP_E_STATE;
-	rc = feed_put_event(&ev, out);
+	rc = feed_put_event(&ev, f->resets, out);
 	if (rc == SP_OK) {
 		r->at = at;
 		r->next = ev.seq + 1;
@@ -484,20 +538,8 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	r->more = false;
 	if (f == NULL)
 		return SP_E_EOF;
-	if (r->missed > 0) {
-		rc = feed_put_missing(r->missed_at, clock_wall_us(), r->missed,
-		    "reset", out);
-		if (rc == SP_OK)
-			r->missed = 0;
-		return rc;
-	}
-	if (r->next < f->log.oldest) {
-		rc = feed_put_missing(r->next, f->log.oldest_us,
-		    f->log.oldest - r->next, "retention", out);
-		if (rc == SP_OK)
-			r->next = f->log.oldest;
-		return rc;
-	}
+	if (r->missed > 0 || r->next < f->log.oldest)
+		return feed_read_missed(f, r, out);
 	rc = feed_read_next(f, r, out);
 	if (rc == SP_E_STATE) {
 		/* enough for one go: the others' turn first */
@@ -508,8 +550,12 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	} else if (rc == SP_E_AGAIN && f->ep == NULL) {
 		rc = SP_E_EOF;
 	}
-	if (rc == SP_E_AGAIN)
+	if (rc == SP_E_AGAIN) {
 		r->waits = true;
+		/* others' types are nothing that it could miss */
+		if (!r->more && r->next < f->log.next - f->log.lost)
+			r->next = f->log.next - f->log.lost;
+	}
 	return rc;
 }
 
@@ -518,7 +564,7 @@ feed_all(struct feed *f, struct buf *out)
 {
 	struct feed_log *l = &f->log;
 	struct feed_log_at at = { .block = 0 };
-	struct feed_log_event ev;
+	struct feed_log_event ev, gap;
 	unsigned budget;
 	size_t before = buf_len(out);
 	uint64_t next = 0;
@@ -533,13 +579,15 @@ feed_all(struct feed *f, struct buf *out)
 		if (buf_len(out) > before + 1)
 			rc = buf_add_char(out, ',');
 		if (rc == SP_OK && next < l->oldest) {
-			rc = feed_put_missing(next, l->oldest_us,
-			    l->oldest - next, "retention", out);
+			gap = (struct feed_log_event){ .seq = next,
+				.us = l->oldest_us };
+			rc = feed_put_missing(&gap, l->oldest - next,
+			    "retention", 0, out);
 			if (rc == SP_OK)
 				rc = buf_add_char(out, ',');
 		}
 		if (rc == SP_OK)
-			rc = feed_put_event(&ev, out);
+			rc = feed_put_event(&ev, 0, out);
 		next = ev.seq + 1;
 	}
 	if (rc == SP_E_AGAIN)

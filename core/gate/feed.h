@@ -77,6 +77,7 @@ struct feed_reader {
 	/* set by who reads */
 	unsigned types; /* enum feed_type bits; gaps come always */
 	uint64_t next; /* sequence number of what it reads next */
+	uint32_t resets; /* feed_resets() of that number's count */
 	/* there is something to read again; from a task */
 	void (*ready)(void *arg);
 	/*
@@ -94,12 +95,17 @@ struct feed_reader {
 	bool more; /* and that though there is more: it is the others' turn */
 	unsigned budget; /* blocks of a file until the others' turn */
 };
-/* All of the rest is zeroed; next that is not given out yet: from 0. */
+/*
+ * All of the rest is zeroed.  What cannot be read any more for a reset comes
+ * first, as a gap, and then all from 0 on; likewise, with nobody knowing how
+ * many, for a number that is not given out yet.
+ */
 void feed_read_start(struct feed *f, struct feed_reader *r);
 void feed_read_stop(struct feed_reader *r); /* of one that reads, or not */
 /*
  * The next event that the reader wants, as one JSON object
- * {"seq":N,"ts":S,"type":"T","data":{}} on one line, appended.
+ * {"seq":N,"ts":S,"type":"T","data":{}} on one line, appended; with a last
+ * member "resets", feed_resets(), unless that is 0.
  * Parameters: f may be NULL: the reader knows.
  * Returns: 0; SP_E_AGAIN there is none yet: ready() follows; SP_E_EOF the
  *          episode is over; SP_E_NOMEM; SP_E_LIMIT out has no room: nothing

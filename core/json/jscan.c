@@ -726,8 +726,17 @@ add_repaired(struct buf *out, const uint8_t *p, const uint8_t *end,
 	return buf_add(out, from, (size_t)(p - from));
 }
 
+/* The byte that a lone surrogate at p stands for, or 0. */
+static uint8_t
+surrogate_byte(const uint8_t *p)
+{
+	uint32_t cp = hex4(p + 2);
+
+	return cp >= 0xdc80 && cp <= 0xdcff ? (uint8_t)cp : 0;
+}
+
 static int
-decode_into(struct view v, struct buf *out, size_t *replaced)
+decode_into(struct view v, struct buf *out, size_t *replaced, bool bytes)
 {
 	const uint8_t *p = (const uint8_t *)v.p, *end = p + v.n;
 	int rc = 0;
@@ -745,6 +754,10 @@ decode_into(struct view v, struct buf *out, size_t *replaced)
 			continue;
 		}
 		p = unescape(p, end, &cp, &lone);
+		if (lone && bytes && surrogate_byte(from) != 0) {
+			rc = buf_add_char(out, (char)surrogate_byte(from));
+			continue;
+		}
 		*replaced += lone;
 		rc = add_code_point(out, cp);
 	}
@@ -760,7 +773,7 @@ jscan_decode(const struct jscan *s, const struct jscan_span *str,
 
 	if (str->kind != JSCAN_STRING)
 		return SP_E_SYNTAX;
-	rc = decode_into(jscan_text(s, str), out, &n);
+	rc = decode_into(jscan_text(s, str), out, &n, false);
 	if (rc != 0) {
 		buf_truncate(out, before);
 		return rc;
@@ -768,6 +781,22 @@ jscan_decode(const struct jscan *s, const struct jscan_span *str,
 	if (replaced != NULL)
 		*replaced += n;
 	return 0;
+}
+
+int
+jscan_decode_bytes(const struct jscan *s, const struct jscan_span *str,
+    struct buf *out)
+{
+	size_t before = buf_len(out), n = 0;
+	int rc = SP_E_SYNTAX;
+
+	if (str->kind == JSCAN_STRING)
+		rc = decode_into(jscan_text(s, str), out, &n, true);
+	if (rc == 0 && n > 0)
+		rc = SP_E_SYNTAX;
+	if (rc != 0)
+		buf_truncate(out, before);
+	return rc;
 }
 
 int

@@ -119,6 +119,14 @@ static inline bool jscan_is(const struct jscan *s, const struct jscan_span *str,
  */
 int jscan_decode(const struct jscan *s, const struct jscan_span *str,
     struct buf *out, size_t *replaced) must_check;
+/*
+ * The same for what need not be UTF-8, a file's name for instance: a lone
+ * surrogate of U+DC80 to U+DCFF is the byte of its lowest eight bits, as
+ * Python's os.fsencode() has it; whatever else is replaced there is
+ * SP_E_SYNTAX.
+ */
+int jscan_decode_bytes(const struct jscan *s, const struct jscan_span *str,
+    struct buf *out) must_check;
 /* The number: 0; SP_E_SYNTAX not an integer in that form; SP_E_RANGE. */
 int jscan_i64(const struct jscan *s, const struct jscan_span *num,
     int64_t *out) must_check;

@@ -489,6 +489,7 @@ tester_begin(struct tester *t, unsigned types, uint64_t since)
 	buf_init(&t->got, 16 * 1024 * 1024);
 	t->r.types = types;
 	t->r.next = since;
+	t->r.resets = feed_resets(feed_of(&episode));
 	t->r.ready = tester_ready;
 	t->r.reset = tester_reset;
 	t->r.arg = t;
@@ -609,6 +610,14 @@ test_feed_limit(void)
 	tester_begin(&t, FEED_PROCESS, 99);
 	tap_is_int((long long)t.r.next, 0,
 	    "limit: a number that is none yet: from the beginning");
+	tester_drain(&t);
+	tap_ok(strncmp(tester_text(&t),
+		   "{\"seq\":99,\"type\":\"gap\",\"data\":{\"lost\":null,"
+		   "\"reason\":\"reset\"}}\n{\"seq\":0,",
+		   73) == 0,
+	    "limit: which is told");
+	tester_end(&t);
+	tester_begin(&t, FEED_PROCESS, 0);
 	tap_is_int(feed_read(NULL, &t.r, &out), SP_E_LIMIT,
 	    "limit: no room in out");
 	tap_is_int((long long)buf_len(&out), 0, "limit: nothing is there");
@@ -643,12 +652,14 @@ test_feed_reset(void)
 	tester_drain(&slow);
 	tap_is_str(tester_text(&t),
 	    "{\"seq\":7,\"type\":\"process\",\"data\":\"last\"}\n"
-	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\"}\n",
+	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\","
+	    "\"resets\":1}\n",
 	    "reset: who keeps up misses nothing");
 	tap_is_str(tester_text(&slow),
 	    "{\"seq\":7,\"type\":\"gap\",\"data\":{\"lost\":1,"
-	    "\"reason\":\"reset\"}}\n"
-	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\"}\n",
+	    "\"reason\":\"reset\"},\"resets\":1}\n"
+	    "{\"seq\":0,\"type\":\"process\",\"data\":\"first\","
+	    "\"resets\":1}\n",
 	    "reset: who does not is told what was missed");
 	news(EPISODE_MADE);
 	tap_is_int(t.reset_n, 1, "reset: the same one once more is none");
@@ -663,6 +674,58 @@ test_feed_reset(void)
 	tester_end(&t);
 	tester_end(&u);
 	tester_end(&slow);
+}
+
+/* The first thing that who comes back is told; a gap's data. */
+static void
+back(uint32_t resets, uint64_t next, const char *want, const char *what)
+{
+	struct tester t;
+	char text[96];
+
+	tester_begin(&t, FEED_PROCESS, 0);
+	feed_read_stop(&t.r);
+	t.r.resets = resets;
+	t.r.next = next;
+	feed_read_start(feed_of(&episode), &t.r);
+	tester_drain(&t);
+	(void)snprintf(text, sizeof(text), "{\"seq\":%llu,\"type\":\"%s",
+	    (unsigned long long)next, want);
+	tap_ok(strncmp(tester_text(&t), text, strlen(text)) == 0, "back: %s",
+	    what);
+	tester_end(&t);
+}
+
+/* Two numbers of count 1, two of count 2, after eight of count 0. */
+static void
+test_feed_back(void)
+{
+	struct tester narrow;
+
+	episode.resets++;
+	tester_begin(&narrow, FEED_NETWORK, 0);
+	tester_drain(&narrow);
+	news(EPISODE_MADE);
+	add_process("1");
+	add_process("2");
+	turn();
+	tester_drain(&narrow);
+	tap_is_str(tester_text(&narrow), "",
+	    "back: other types' events before a reset are no gap");
+	tester_end(&narrow);
+	back(0, 6,
+	    "gap\",\"data\":{\"lost\":4,\"reason\":\"reset\"},\"resets\":2}",
+	    "what was after an id of before resets is counted");
+	back(1, 1, "gap\",\"data\":{\"lost\":1,", "of one reset");
+	back(1, 3, "gap\",\"data\":{\"lost\":null,",
+	    "a number that was never: nobody knows");
+	back(7, 1, "gap\",\"data\":{\"lost\":null,", "nor of a reset to come");
+	back(2, 1, "process\"", "of now: from there on");
+	back(2, 9, "gap\",\"data\":{\"lost\":null,",
+	    "none of now: nobody knows");
+	episode.resets = 40;
+	news(EPISODE_MADE);
+	back(2, 1, "gap\",\"data\":{\"lost\":null,", "too many resets ago");
 }
 
 static void
@@ -682,7 +745,8 @@ test_feed_over(void)
 	turn();
 	tester_drain(&t);
 	tap_is_str(tester_text(&t),
-	    "{\"seq\":2,\"type\":\"process\",\"data\":\"bye\"}\n",
+	    "{\"seq\":0,\"type\":\"process\",\"data\":\"bye\","
+	    "\"resets\":40}\n",
 	    "over: what is left can be read");
 	tap_is_int(t.rc, SP_E_EOF, "over: to its end");
 	tester_end(&t);
@@ -691,6 +755,7 @@ test_feed_over(void)
 	    "over: and for ever after");
 	tap_is_int((long long)feed_set_memory(set), 0,
 	    "over: nothing is left of it");
+	episode.resets = 0;
 	(void)f;
 }
 
@@ -852,6 +917,7 @@ main(void)
 	test_feed_order();
 	test_feed_limit();
 	test_feed_reset();
+	test_feed_back();
 	test_feed_over();
 	test_feed_retention();
 	test_feed_many();

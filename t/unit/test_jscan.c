@@ -431,6 +431,37 @@ test_decode(void)
 	    "above U+10FFFF");
 }
 
+/* A file's name: want NULL, it is none. */
+static void
+decodes_bytes(const char *text, const char *want)
+{
+	struct buf out = BUF_INIT(256);
+	struct jscan_span v;
+	struct jscan s;
+	int rc;
+
+	jscan_init(&s, view_str(text), 0);
+	rc = jscan_skip(&s, &v);
+	if (rc == 0)
+		rc = jscan_decode_bytes(&s, &v, &out);
+	tap_ok(want != NULL ? rc == 0 && view_eq(buf_view(&out), view_str(want))
+			    : rc == SP_E_SYNTAX && buf_len(&out) == 0,
+	    "bytes: %s", text);
+	buf_clear(&out);
+}
+
+static void
+test_decode_bytes(void)
+{
+	decodes_bytes("\"/a\\udcff\\udc80\\n\"", "/a\xff\x80\n");
+	decodes_bytes("\"\\ud83d\\ude00\\uDCC3\"", "\xf0\x9f\x98\x80\xc3");
+	decodes_bytes("\"x\\udc7f\"", NULL);
+	decodes_bytes("\"x\\udd00\"", NULL);
+	decodes_bytes("\"\\ud83d\\u0020\"", NULL);
+	decodes_bytes("\"\\udcff\xff\"", NULL);
+	decodes_bytes("1", NULL);
+}
+
 static void
 test_decode_errors(void)
 {
@@ -609,6 +640,7 @@ main(void)
 	test_find();
 	test_decode();
 	test_decode_pairs();
+	test_decode_bytes();
 	test_decode_errors();
 	test_numbers();
 	test_random_doubles();
