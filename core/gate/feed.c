@@ -547,15 +547,15 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 		f->fresh = true;
 		loop_task_post(f->set->task);
 		rc = SP_E_AGAIN;
-	} else if (rc == SP_E_AGAIN && f->ep == NULL) {
-		rc = SP_E_EOF;
-	}
-	if (rc == SP_E_AGAIN) {
-		r->waits = true;
+	} else if (rc == SP_E_AGAIN) {
 		/* others' types are nothing that it could miss */
 		if (!r->more && r->next < f->log.next - f->log.lost)
 			r->next = f->log.next - f->log.lost;
+		if (f->ep == NULL)
+			rc = SP_E_EOF;
 	}
+	if (rc == SP_E_AGAIN)
+		r->waits = true;
 	return rc;
 }
 

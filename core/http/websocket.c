@@ -13,6 +13,7 @@ enum {
 	SOCKET_CONTROL_MAX = 125, /* RFC 6455 s5.5 */
 	SOCKET_WAIT_MAX = 4 * 1024 * 1024, /* fed while a message waits */
 	SOCKET_KEY_RANDOM = 16, /* RFC 6455 s4.1 */
+	SOCKET_HEAD_MAX = 14, /* of a frame; RFC 6455 s5.2 */
 	SOCKET_LIBRARY_BYTES = 4400, /* what wslay keeps, about */
 };
 
@@ -26,6 +27,7 @@ struct websocket {
 	struct buf wait; /* fed behind a message that waits */
 	uint64_t got; /* bytes of the frame's payload */
 	uint64_t taken, framed; /* of all frames: by wslay, and from it */
+	uint8_t recent[SOCKET_HEAD_MAX]; /* the last bytes that it took */
 	uint64_t progress; /* see websocket_unfinished() */
 	unsigned depth; /* of calls that may call back */
 	int write_rc; /* what write() gave; 0: the stream is there */
@@ -75,6 +77,17 @@ websocket_holds(const struct websocket *w)
 /* ---- what wslay asks for --------------------------------------------------
  */
 
+static void
+socket_recent(struct websocket *w, struct view v)
+{
+	const size_t max = sizeof(w->recent);
+
+	if (v.n > max)
+		v = view_from(v, v.n - max);
+	memmove(w->recent, w->recent + v.n, max - v.n);
+	memcpy(w->recent + max - v.n, v.p, v.n);
+}
+
 static ssize_t
 socket_recv(uint8_t *out, size_t max, int flags, void *arg)
 {
@@ -85,6 +98,7 @@ socket_recv(uint8_t *out, size_t max, int flags, void *arg)
 	if (n == 0)
 		return -1;
 	memcpy(out, w->in.p, n);
+	socket_recent(w, view_sub(w->in, 0, n));
 	w->in = view_from(w->in, n);
 	w->taken += n;
 	return (ssize_t)n;
@@ -417,6 +431,31 @@ socket_begins(struct websocket *w, const struct wslay_frame_iocb *f)
 	}
 }
 
+/*
+ * Of a frame that it has no payload of, wslay does not tell the header: what
+ * is too large is refused before the peer sends it.  Source: RFC 6455 s5.2.
+ */
+static int
+socket_announced(struct websocket *w)
+{
+	uint64_t n = w->taken - w->framed, length = 0;
+	const uint8_t *p;
+	size_t bytes, i;
+
+	if (w->in_frame || w->close_sent || n < 2 || n > SOCKET_HEAD_MAX)
+		return SP_E_AGAIN;
+	p = w->recent + SOCKET_HEAD_MAX - n;
+	bytes = (p[1] & 127) == 127 ? 8 : (p[1] & 127) == 126 ? 2 : 0;
+	if (bytes == 0 || n < 2 + bytes || wslay_is_ctrl_frame(p[0] & 15))
+		return SP_E_AGAIN;
+	for (i = 0; i < bytes; i++)
+		length = length << 8 | p[2 + i];
+	if (length > w->message_max - buf_len(&w->message))
+		return socket_fail(w, WEBSOCKET_TOO_BIG,
+		    "the message is too large");
+	return SP_E_AGAIN;
+}
+
 /* One piece of a frame: SP_E_AGAIN when it is not here yet. */
 static int
 socket_step(struct websocket *w)
@@ -427,7 +466,7 @@ socket_step(struct websocket *w)
 	int rc;
 
 	if (n == WSLAY_ERR_WANT_READ)
-		return SP_E_AGAIN;
+		return socket_announced(w);
 	if (n < 0)
 		return socket_protocol(w,
 		    "a malformed length, or a control frame that is long or "

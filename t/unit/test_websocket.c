@@ -416,6 +416,14 @@ test_lengths(void)
 	end_log(&e, "C1009:the message is too large|", "are too many");
 	end_clear(&e);
 	must(end_init(&e, WEBSOCKET_SERVER));
+	feed_frame(&e, 0x81, "before", 0);
+	tap_is_int(feed(&e, view_of(huge, 9)), 0, "nine bytes of a header");
+	tap_is_int(feed(&e, view_of(huge + 9, 1)), SP_E_PROTO,
+	    "2^62 bytes, of which none came");
+	end_log(&e, "T6:before|C1009:the message is too large|",
+	    "are refused when they are announced");
+	end_clear(&e);
+	must(end_init(&e, WEBSOCKET_SERVER));
 	tap_is_int(feed(&e, view_of(top, sizeof(top) - 1)), SP_E_PROTO,
 	    "the top bit of a length");
 	tap_is_int(sent_close(buf_view(&e.out), false), 1002, "is none");
