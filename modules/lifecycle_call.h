@@ -120,6 +120,7 @@ struct lifecycle_lease {
 	unsigned users; /* who is attached */
 	uint64_t idle_ms; /* a session has it, so long unused; 0: none */
 	uint64_t again_ms; /* until the next attempt */
+	uint64_t until_ms; /* when nobody is attached: end of the grace */
 	TAILQ_HEAD(, lifecycle_run) runs; /* the first is under way */
 	struct loop_task *task; /* begins the first */
 	struct loop_timer *timer; /* grace, room, or the next attempt */

@@ -299,8 +299,10 @@ lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms)
 	/* what is not there yet has no name to come back to */
 	if (grace_ms == 0 || l->ep == NULL || l->ep->state == EPISODE_CREATING)
 		lifecycle_lease_end(l);
-	else
+	else {
+		l->until_ms = loop_now_ms(gate_loop(l->gate)) + grace_ms;
 		loop_timer_set(l->timer, grace_ms);
+	}
 }
 
 size_t

@@ -45,8 +45,8 @@ run_fail_rc(struct lifecycle_run *run, int rc)
 		return;
 	case SP_E_EXISTS:
 		run_fail(run, LIFECYCLE_EXISTS,
-		    "an episode of that episode_id is there: choose another, "
-		    "or none");
+		    "an episode of that episode_id is there, and in use: "
+		    "choose another, or none");
 		return;
 	case SP_E_STATE:
 		run_fail(run, LIFECYCLE_BUSY,
@@ -351,9 +351,33 @@ is_fresh(const struct lifecycle_lease *l)
 	return w == NULL || worker_state(w) != WORKER_FAILED;
 }
 
+/* The name is that of one whose connection broke: for how long, and why. */
+static void
+fail_exists(struct lifecycle_run *run, struct view name)
+{
+	const struct lifecycle_lease *l =
+	    lifecycle_lease_find(view_str(run->lease->env), name);
+	uint64_t now = loop_now_ms(gate_loop(run->lease->gate));
+	struct buf why = BUF_INIT(LIFECYCLE_WHY_MAX);
+
+	if (l == NULL || l->shared || l->users > 0 || l->until_ms <= now ||
+	    buf_printf(&why,
+		"an episode of that episode_id is there: its connection "
+		"broke, and it waits %llu ms more for who had it: connect "
+		"with ?session_id=%.*s to have it back, ask again after that "
+		"time, or choose another episode_id, or none",
+		(unsigned long long)(l->until_ms - now),
+		VIEW_ARG(name)) != SP_OK)
+		run_fail_rc(run, SP_E_EXISTS);
+	else
+		run_finish(run, LIFECYCLE_EXISTS, buf_view(&why), VIEW_NONE);
+	buf_clear(&why);
+}
+
 /*
  * "episode_id" names the episode for the other doors.  What cannot be a name
  * is the worker's alone.
+ * Returns: 0; 1 it was failed; SP_E_*.
  */
 static int
 take_name(struct lifecycle_run *run)
@@ -382,6 +406,10 @@ take_name(struct lifecycle_run *run)
 	if (rc == SP_OK)
 		(void)snprintf(l->id, sizeof(l->id), "%.*s",
 		    VIEW_ARG(buf_view(&name)));
+	if (rc == SP_E_EXISTS) {
+		fail_exists(run, buf_view(&name));
+		rc = 1;
+	}
 	buf_clear(&name);
 	return rc;
 }
@@ -392,6 +420,8 @@ reset(struct lifecycle_run *run)
 	struct lifecycle_lease *l = run->lease;
 	int rc = take_name(run);
 
+	if (rc == 1)
+		return;
 	if (rc != SP_OK) {
 		run_fail_rc(run, rc);
 	} else if (l->ep == NULL) {

@@ -307,6 +307,14 @@ def refusals(d):
             clientInfo={}), **fields)[0], want, f"{host} {origin}")
 
 
+def too_large(d):
+    got = d.ask("POST", "/mcp", rpc(7, "tools/call", name="echo",
+                                    arguments={"q": "x" * (16 << 20)}))
+    error = json.loads(got[2])["error"]
+    tap.ok(error["code"] == -32602 and "16 MiB" in error["data"]["detail"],
+           "more than a worker is told at once", error)
+
+
 def within(d, ep):
     """The same door, from the inside."""
     code = ("import urllib.request as u, sys; r = u.Request('http://127.0.0.1:"
@@ -324,7 +332,7 @@ def within(d, ep):
 def several(d, ep):
     d.create("second")
     got = d.ask("POST", "/mcp", rpc(1, "tools/list"))
-    tap.ok(got[0] == 400 and b"X-Episode-Id" in got[2], "one of two", got)
+    tap.ok(got[0] == 400 and b"key of the session" in got[2], "one of two", got)
     tap.eq(d.ask("POST", "/mcp", rpc(1, "tools/list"),
                  X_Episode_Id="second")[0], 401, "an id does not authorise")
     auth = {"Authorization": "Bearer agent-token-0123456789"}
@@ -381,6 +389,7 @@ def main():
         plain(d)
         sockets(d)
         refusals(d)
+        too_large(d)
         within(d, ep)
         several(d, ep)
         resets(d, ep)

@@ -28,8 +28,9 @@ def value():
 
 
 def put(n):
+    text = str(n)  # refuses what has too many digits, before the file is cut
     with open(FILE, "w", encoding="ascii") as f:
-        f.write(str(n))
+        f.write(text)
 
 
 def observation():
@@ -87,7 +88,8 @@ def answer(message):
         return {"error": {"code": -32601, "message": "Method not found"}}
     try:
         return {"result": method(message.get("params") or {})}
-    except (KeyError, ValueError, TypeError, OSError) as e:
+    except (LookupError, ValueError, TypeError, AttributeError,
+            ArithmeticError, OSError) as e:
         return {"error": {"code": -32602, "message": str(e)}}
 
 

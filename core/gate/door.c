@@ -134,13 +134,17 @@ door_episode_only(struct gate_request *r, const struct conf_environment *env,
 	if (n == 0)
 		return gate_deny(r, 503, "no_episode",
 		    "there is no episode: an orchestrator's reset makes one");
-	if (r->location->token == NULL && !r->orchestrator &&
-	    session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
-		return gate_deny(r, 401, "unauthorized",
+	if (r->location->token != NULL || r->orchestrator)
+		return gate_deny(r, 400, "episode_needed",
+		    "there are several episodes: name one with X-Episode-Id or "
+		    "?episode=");
+	if (session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
+		return gate_deny(r, 401, GATE_KEY_NEEDED,
 		    "that key is no session's");
 	return gate_deny(r, 400, "episode_needed",
-	    "there are several episodes: name one with X-Episode-Id or "
-	    "?episode=, or send the key of the session of its name");
+	    "there are several episodes, and a name does not open one here: "
+	    "send the key of the session that is named as the episode, or use "
+	    "a location with a token and X-Episode-Id");
 }
 
 static enum gate_verdict
@@ -153,10 +157,10 @@ door_episode_named(struct gate_request *r, const struct conf_environment *env,
 	/* that there is one of that id is not told to those who may not ask */
 	if (r->location->token == NULL && !r->orchestrator &&
 	    door_count(set, env, &one) > 1)
-		return gate_deny(r, 401, "unauthorized",
-		    "an id does not authorise: of several episodes one is "
-		    "named by the key of the session of its name, or the "
-		    "location has a token");
+		return gate_deny(r, 401, GATE_KEY_NEEDED,
+		    "there are several episodes, and an id does not "
+		    "authorise: send the key of the session that is named as "
+		    "the episode, or use a location with a token");
 	if (ep == NULL || !door_serves(ep, env))
 		return gate_deny(r, 404, "unknown_episode",
 		    "there is no episode of that id");

@@ -98,6 +98,9 @@ struct gate_request {
 	uint64_t number;
 };
 
+/* Code of a 401 that a door gives its reason with. */
+#define GATE_KEY_NEEDED "key_needed"
+
 /* A hook's refusal.  code, reason: static, or the exchange's arena. */
 static inline enum gate_verdict
 gate_deny(struct gate_request *r, unsigned status, const char *code,

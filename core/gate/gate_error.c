@@ -1,6 +1,8 @@
 /* Errors, in the shape that the surface's clients know. */
 #include "config.h"
 
+#include <string.h>
+
 #include "gate/gate.h"
 #include "json/jwrite.h"
 
@@ -57,7 +59,8 @@ gate_error_body(unsigned status, const char *code, struct view message,
  * says what is wrong.
  */
 static int
-gate_door_body(unsigned status, struct view message, struct buf *out)
+gate_door_body(unsigned status, const char *code, struct view message,
+    struct buf *out)
 {
 	struct jwrite w;
 
@@ -72,6 +75,11 @@ gate_door_body(unsigned status, struct view message, struct buf *out)
 		jwrite_cstr(&w, "Method Not Allowed");
 	else
 		jwrite_string(&w, message);
+	/* here a token of some sort would not do */
+	if (status == 401 && strcmp(code, GATE_KEY_NEEDED) == 0) {
+		jwrite_key(&w, "reason");
+		jwrite_string(&w, message);
+	}
 	jwrite_end_object(&w);
 	return jwrite_finish(&w);
 }
@@ -143,7 +151,7 @@ gate_error(struct gate_request *r, unsigned status, const char *code,
 	rc = buf_vprintf(&text, fmt, ap);
 	va_end(ap);
 	if (rc == SP_OK && r->door)
-		rc = gate_door_body(status, buf_view(&text), &body);
+		rc = gate_door_body(status, code, buf_view(&text), &body);
 	else if (rc == SP_OK)
 		rc = gate_error_body(status, code, buf_view(&text), &body);
 	if (rc == SP_OK)

@@ -3,6 +3,7 @@
 
 #include "gate/mcp_priv.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "gate/feed.h"
 #include "json/jwrite.h"
@@ -194,6 +195,22 @@ call_list_alone(struct mcp_call *k)
 	mcp_call_end(k, rc == SP_OK ? "ok" : "error", &out, rc);
 }
 
+static void
+call_too_large(struct mcp_call *k)
+{
+	const struct mcp_fault f = { JRPC_INVALID_PARAMS, "Invalid parameters",
+		"too_large", VIEW("the message is larger than 16 MiB"),
+		"a worker is told no more than that at once: send less" };
+	struct buf out = BUF_INIT(MCP_ANSWER_MAX);
+	int rc = mcp_text_fault(&f, buf_view(&k->id), &out);
+
+	log_notice("episode %s: connection %llu: a message of %zu bytes is "
+		   "refused: a worker is told %d at once",
+	    k->client->episode, (unsigned long long)k->client->r->x->connection,
+	    buf_len(&k->text), WORKER_MESSAGE_MAX);
+	mcp_call_end(k, "too_large", &out, rc);
+}
+
 /* To the worker with it.  1: it is answered, now or later. */
 int
 mcp_call_send(struct mcp_call *k)
@@ -209,6 +226,10 @@ mcp_call_send(struct mcp_call *k)
 	if (w == NULL && ep != NULL && k->list &&
 	    c->conf->environment->worker == CONF_ENV_WORKER_NONE) {
 		call_list_alone(k);
+		return 1;
+	}
+	if (buf_len(&k->text) > WORKER_MESSAGE_MAX) {
+		call_too_large(k);
 		return 1;
 	}
 	rc = w == NULL ? SP_E_GONE

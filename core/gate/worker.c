@@ -401,7 +401,7 @@ send_failed(struct worker *w, int rc)
 {
 	if (rc == SP_E_LIMIT)
 		call_end(w->current, WORKER_ERROR,
-		    VIEW("it is more than a worker can be told at once"));
+		    VIEW("it is more than a worker is told at once: 16 MiB"));
 	else if (rc == SP_E_NOMEM)
 		call_end(w->current, WORKER_ERROR,
 		    VIEW("there is no memory to send it"));

@@ -7,6 +7,11 @@
 
 #include "gate/episode.h"
 
+enum {
+	/* bytes that may be asked of a worker, our own id and frame apart */
+	WORKER_MESSAGE_MAX = 16 * 1024 * 1024 - 4096,
+};
+
 struct worker;
 struct worker_call;
 struct worker_set; /* all of the gate's; gate_workers() */

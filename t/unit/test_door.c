@@ -289,11 +289,12 @@ test_episode(void)
 	    .episode = "two");
 	ASK(404, "{\"detail\":\"Not Found\"}", "nobody's", .episode = "three");
 	make("echo", "three", 3);
-	ASK(400, "name one", "one of two", .path = NULL);
-	ASK(401, "{\"detail\":\"Unauthorized\"}", "an id does not authorise",
-	    .episode = "three");
-	ASK(401, "{\"detail\":\"Unauthorized\"}", "nor tells what there is",
-	    .episode = "four");
+	ASK(400, "key of the session", "one of two", .path = NULL);
+	ASK(401, "\"Unauthorized\",\"reason\":\"there are",
+	    "an id does not authorise", .episode = "three");
+	ASK(401, "\"Unauthorized\",\"reason\":\"there are",
+	    "nor tells what there is", .episode = "four");
+	ASK(400, "name one", "a token names none", TOKEN);
 	ASK(200, "three", "a token does", TOKEN, .episode = "three");
 	ASK(503, "not known yet", "no key is known yet", KEY("one-key"));
 	ASK(404, "{\"detail\":\"Not Found\"}", "no such", TOKEN,

@@ -693,6 +693,13 @@ test_grace(void)
 	    "a step whose client is gone");
 	answer(WORKER_OK, OBSERVED);
 	tap_is_int(helper.n, before, "its episode lives on");
+	q = live("/ws", 9);
+	say(&q, "{\"type\":\"reset\",\"data\":{\"episode_id\":\"mine\"}}");
+	hears(&q, "?session_id=mine to have it back",
+	    "who wants its name is told how to have it back");
+	leave(&q, 1000);
+	helper_ended(9, "");
+	before = helper.n;
 	p = come("/ws", "session_id=mine");
 	tap_is_int(p.ws->sent, 0, "one that comes back");
 	say(&p, "{\"type\":\"state\"}");
