@@ -8,6 +8,7 @@
 static const struct mcp_door door = {
 	.name = "mcp_agent",
 	.principal = "agent",
+	.whose = WORKER_AGENTS,
 	.agent = true,
 };
 

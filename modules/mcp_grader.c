@@ -9,6 +9,7 @@
 static const struct mcp_door door = {
 	.name = "mcp_grader",
 	.principal = "grader",
+	.whose = WORKER_GRADERS,
 	.own = &mcp_grader_tools_own,
 };
 

@@ -411,7 +411,8 @@ call_oracle(struct mcp_call *c, struct view none)
 static void
 call_state(struct mcp_call *c, struct view none)
 {
-	static const struct worker_ask ask = { .op = WORKER_STATE };
+	static const struct worker_ask ask = { .op = WORKER_STATE,
+		.whose = WORKER_GRADERS };
 	struct tools_wait *t;
 	struct episode *ep;
 	struct worker *w;

@@ -14,6 +14,7 @@
 
 #include "conf/conf_mcp.h"
 #include "gate/door.h"
+#include "gate/worker.h"
 #include "json/jrpc.h"
 
 struct mcp_call;
@@ -50,6 +51,7 @@ struct mcp_own {
 struct mcp_door {
 	const char *name; /* "mcp_agent" */
 	const char *principal;
+	enum worker_whose whose; /* that principal's calls */
 	bool agent; /* reserved names are refused whatever the patterns */
 	const struct mcp_own *own; /* NULL: none */
 };

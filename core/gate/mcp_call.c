@@ -219,6 +219,7 @@ mcp_call_send(struct mcp_call *k)
 	struct episode *ep = mcp_episode(c);
 	struct worker *w = ep != NULL ? worker_of(ep) : NULL;
 	const struct worker_ask ask = { .op = WORKER_MCP,
+		.whose = c->door->whose,
 		.data = buf_view(&k->text) };
 	struct buf out = BUF_INIT(4096);
 	int rc;

@@ -282,7 +282,8 @@ worker_begin(struct worker *w)
 	buf_reset(&w->initialized, 0);
 	buf_reset(&w->err, 0);
 	w->steps = 0;
-	w->unsettled_ms = 0;
+	memset(w->unsettled_ms, 0, sizeof(w->unsettled_ms));
+	w->unheard_ms = 0;
 	w->state = WORKER_STARTING;
 	w->news = true;
 	worker_post(w);
@@ -635,6 +636,7 @@ worker_call(struct worker *w, const struct worker_ask *ask,
 		return SP_E_NOMEM;
 	c->w = w;
 	c->op = ask->op;
+	c->whose = ask->whose;
 	rc = call_read(c, busy ? VIEW("{}") : ask->data);
 	if (rc != SP_OK) {
 		call_free(c);
@@ -666,8 +668,10 @@ left_push_out(struct worker *w)
 	struct worker_call *c = TAILQ_FIRST(&w->left);
 	uint64_t until = c->deadline_ms != 0 ? c->deadline_ms : UINT64_MAX;
 
-	if (until > w->unsettled_ms)
-		w->unsettled_ms = until;
+	if (until > w->unsettled_ms[c->whose])
+		w->unsettled_ms[c->whose] = until;
+	if (!c->heard && until > w->unheard_ms)
+		w->unheard_ms = until;
 	left_end(c);
 }
 
@@ -819,9 +823,33 @@ worker_answer(struct worker_call *c, enum worker_result result,
 }
 
 bool
-worker_settled(const struct worker *w)
+worker_heard(struct worker *w, uint64_t ping)
 {
-	return w->left_n == 0 && loop_now_ms(worker_loop(w)) >= w->unsettled_ms;
+	struct worker_call *c;
+
+	TAILQ_FOREACH (c, &w->left, link) {
+		if (c->ping != ping)
+			continue;
+		c->heard = true;
+		return true;
+	}
+	return false;
+}
+
+bool
+worker_settled(const struct worker *w, enum worker_whose whose)
+{
+	uint64_t now = loop_now_ms(worker_loop(w));
+	const struct worker_call *c;
+	unsigned i;
+
+	TAILQ_FOREACH (c, &w->left, link)
+		if (c->whose != whose || !c->heard)
+			return false;
+	for (i = 0; i < WORKER_WHOSE_N; i++)
+		if (i != whose && now < w->unsettled_ms[i])
+			return false;
+	return now >= w->unheard_ms;
 }
 
 bool

@@ -48,6 +48,14 @@ enum worker_result {
 	WORKER_NONE, /* the environment has none */
 };
 
+/* For whom it works: what one's call says must not reach another. */
+enum worker_whose {
+	WORKER_ORCHESTRATORS,
+	WORKER_AGENTS,
+	WORKER_GRADERS,
+	WORKER_WHOSE_N,
+};
+
 struct worker_caller {
 	/*
 	 * Of WORKER_MCP: what the worker says before its answer: progress,
@@ -96,6 +104,7 @@ struct worker_ask {
 	enum worker_op op;
 	struct view data; /* copied */
 	uint64_t timeout_ms; /* from when it is sent; 0: the environment's */
+	enum worker_whose whose;
 };
 /*
  * Asks; calls of one worker are answered in their order, one at a time.

@@ -96,7 +96,7 @@ void worker_openenv_free(struct worker_http *h);
 /* Sends `initialize`: 0; SP_E_*. */
 int worker_web_start(struct worker_http *h) must_check;
 int worker_web_send(struct worker_http *h, struct worker_call *c) must_check;
-bool worker_web_cancel(struct worker_http *h, const struct worker_call *c,
+bool worker_web_cancel(struct worker_http *h, struct worker_call *c,
     struct view reason);
 void worker_web_over(struct worker_http *h, const struct worker_call *c,
     bool forgotten);

@@ -159,7 +159,7 @@ said_in(const struct worker_mcp *m)
 
 	if (m->within != 0)
 		return c != NULL && c->number == m->within ? c : NULL;
-	return worker_settled(w) ? c : NULL;
+	return c != NULL && worker_settled(w, c->whose) ? c : NULL;
 }
 
 static void
@@ -322,7 +322,8 @@ on_notification(struct worker_mcp *m, const struct worker_rpc *r,
 	 * who cannot be told misses it, an orchestrator or a grader as well as
 	 * who has cancelled: it is nobody else's
 	 */
-	bool idle = m->within == 0 && w->current == NULL && worker_settled(w);
+	bool idle = m->within == 0 && w->current == NULL &&
+	    worker_settled(w, WORKER_AGENTS);
 
 	if (jscan_is(&r->s, &r->method, VIEW("notifications/progress")))
 		on_progress(m, r);
@@ -481,12 +482,15 @@ on_response(struct worker_mcp *m, const struct worker_rpc *r)
 	struct worker_call *c = call_of(m, r, &r->id);
 	int64_t n = 0;
 
-	if (m->hello != 0 &&
-	    jscan_i64(&r->s, &r->id.v[r->id.n - 1], &n) == SP_OK &&
-	    (uint64_t)n == m->hello)
+	if (jscan_i64(&r->s, &r->id.v[r->id.n - 1], &n) != SP_OK || n < 0)
+		n = 0;
+	if (m->hello != 0 && (uint64_t)n == m->hello)
 		on_hello(m, r);
-	else if (c == NULL)
+	else if (c == NULL &&
+	    (n == 0 || !worker_heard(m->back->w, (uint64_t)n)))
 		worker_count_dropped(m->back->w);
+	else if (c == NULL)
+		return;
 	else if (c->op == WORKER_MCP)
 		answer_mcp(c, r);
 	else
@@ -609,6 +613,19 @@ worker_mcp_cancel(struct worker_mcp *m, const struct worker_call *c,
 	if (rc == SP_OK)
 		rc = buf_add_str(&b, "}}");
 	return mcp_send(m, &b, rc) == SP_OK;
+}
+
+void
+worker_mcp_ping(struct worker_mcp *m, struct worker_call *c)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+	uint64_t n = ++m->back->w->numbers;
+
+	if (mcp_send(m, &b,
+		buf_printf(&b,
+		    "{\"jsonrpc\":\"2.0\",\"id\":%llu,\"method\":\"ping\"}",
+		    (unsigned long long)n)) == SP_OK)
+		c->ping = n;
 }
 
 /* ---- life ------------------------------------------------------------------- */

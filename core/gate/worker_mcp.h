@@ -48,6 +48,11 @@ void worker_mcp_feed(struct worker_mcp *m, struct view json);
 int worker_mcp_call(struct worker_mcp *m, struct worker_call *c) must_check;
 bool worker_mcp_cancel(struct worker_mcp *m, const struct worker_call *c,
     struct view reason);
+/*
+ * Asks for a sign that it has read what was sent before (MCP 2025-11-25, ping):
+ * sets c->ping.  Without memory it is not asked, and counts as not heard.
+ */
+void worker_mcp_ping(struct worker_mcp *m, struct worker_call *c);
 void worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
     bool forgotten);
 int worker_mcp_tell(struct worker_mcp *m, const struct worker_call *c,

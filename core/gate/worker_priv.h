@@ -32,11 +32,14 @@ struct worker_call {
 	struct worker *w;
 	enum worker_place place;
 	enum worker_op op;
+	enum worker_whose whose;
 	struct buf data;
 	struct view id, token; /* raw, in data: of WORKER_MCP; or empty */
 	uint64_t timeout_ms; /* 0 none */
 	uint64_t deadline_ms; /* once it was sent; 0 none */
 	uint64_t number; /* since it was sent: what a back end calls it */
+	uint64_t ping; /* LEFT: that of what was asked behind it; 0 nothing */
+	bool heard; /* LEFT: the worker has come to know */
 	const struct worker_caller *caller; /* NULL: it was forgotten */
 	void *arg;
 	enum worker_result result; /* TOLD */
@@ -70,7 +73,8 @@ struct worker_backend {
 	int (*send)(struct worker_back *b, struct worker_call *c);
 	/*
 	 * Tells the worker that nobody waits for c: true when the next may be
-	 * sent at once.  NULL: it cannot be told.
+	 * sent at once.  It sets c->ping, or c->heard where what is said in
+	 * one call does not mix with another's.  NULL: it cannot be told.
 	 */
 	bool (*cancel)(struct worker_back *b, struct worker_call *c,
 	    struct view reason);
@@ -106,8 +110,11 @@ struct worker {
 	struct worker_calls waiting, left, ended;
 	struct worker_call *current;
 	unsigned waiting_n, left_n;
-	uint64_t
-	    unsettled_ms; /* until when one may be at work that is not in left */
+	/*
+	 * until when it may be at work on one that is not in left any more,
+	 * and until when on one of which it has not heard that it is over
+	 */
+	uint64_t unsettled_ms[WORKER_WHOSE_N], unheard_ms;
 	size_t waiting_bytes;
 	uint64_t numbers; /* given out */
 	uint64_t steps; /* answered well since the reset */
@@ -168,8 +175,14 @@ struct worker_call *worker_numbered(struct worker *w, uint64_t number);
  */
 void worker_answer(struct worker_call *c, enum worker_result result,
     struct view body);
-/* False: it may be at work still on a call that was cancelled or forgotten. */
-bool worker_settled(const struct worker *w);
+/* It has read what was sent up to that ping: false, there is no such one. */
+bool worker_heard(struct worker *w, uint64_t ping);
+/*
+ * False: what it says may belong to a call that was cancelled or forgotten: to
+ * any of another principal's, as long as that is not answered and its time not
+ * over; to one of the same, until the worker has heard of its end.
+ */
+bool worker_settled(const struct worker *w, enum worker_whose whose);
 /*
  * Whether its caller can be told something: not of one that has left, which is
  * told its answer alone.  c may be NULL.

@@ -74,7 +74,12 @@ stdio_send(struct worker_back *b, struct worker_call *c)
 static bool
 stdio_cancel(struct worker_back *b, struct worker_call *c, struct view reason)
 {
-	return worker_mcp_cancel(&stdio_of(b)->mcp, c, reason);
+	struct worker_mcp *m = &stdio_of(b)->mcp;
+
+	if (!worker_mcp_cancel(m, c, reason))
+		return false;
+	worker_mcp_ping(m, c);
+	return true;
 }
 
 static void

@@ -524,10 +524,14 @@ worker_web_send(struct worker_http *h, struct worker_call *c)
 }
 
 bool
-worker_web_cancel(struct worker_http *h, const struct worker_call *c,
+worker_web_cancel(struct worker_http *h, struct worker_call *c,
     struct view reason)
 {
-	return worker_mcp_cancel(&h->web->mcp, c, reason);
+	if (!worker_mcp_cancel(&h->web->mcp, c, reason))
+		return false;
+	/* what it says in that call comes in its reply */
+	c->heard = true;
+	return true;
 }
 
 void

@@ -54,7 +54,8 @@ static const struct worker_caller deaf = { NULL, on_done };
 static int
 call(struct told *t, enum worker_op op, const char *data)
 {
-	const struct worker_ask ask = { op, view_str(data), 0 };
+	const struct worker_ask ask = { op, view_str(data), 0,
+		WORKER_ORCHESTRATORS };
 
 	memset(t, 0, sizeof(*t));
 	return worker_call(w, &ask, &caller, t, &t->call);
@@ -204,7 +205,8 @@ test_requests(void)
 	    "{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"error\":{\"code\":-32603,"
 	    "\"message\":\"The client is gone\"}}\n"
 	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
-	    "\"params\":{\"requestId\":2,\"reason\":\"why\"}}\n",
+	    "\"params\":{\"requestId\":2,\"reason\":\"why\"}}\n"
+	    "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n",
 	    "a caller that is gone");
 	world_close();
 }
@@ -237,7 +239,7 @@ test_watch(void)
 	struct watched x = { .watch = { .message = watch_message,
 				 .changed = watch_changed } };
 	const struct worker_ask ask = { WORKER_MCP,
-		VIEW("{\"id\":1,\"method\":\"x\"}"), 0 };
+		VIEW("{\"id\":1,\"method\":\"x\"}"), 0, WORKER_AGENTS };
 	struct told t;
 
 	x.watch.arg = &x;
@@ -376,13 +378,15 @@ test_cancel(void)
 	worker_cancel(a.call, VIEW_NONE);
 	tap_is_str(heard(),
 	    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
-	    "\"params\":{\"requestId\":2}}\n{\"id\":3,\"method\":\"y\"}\n",
+	    "\"params\":{\"requestId\":2}}\n"
+	    "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n"
+	    "{\"id\":4,\"method\":\"y\"}\n",
 	    "one that was sent: the next goes");
 	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
 	answer(&a, WORKER_OK, NULL, "its answer is told all the same");
 	worker_forget(b.call, VIEW_NONE);
 	(void)heard();
-	say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+	say("{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}");
 	tap_ok(w->dropped == 0 && w->left_n == 0,
 	    "an answer that comes too late");
 	tap_is_int(worker_state(w), WORKER_READY, "does no harm");
@@ -393,10 +397,19 @@ test_cancel(void)
 #define ASK(id) \
 	"{\"jsonrpc\":\"2.0\",\"id\":\"" id "\",\"method\":\"sampling/x\"}"
 
-/* What is said while one that was cancelled may be worked on is nobody's. */
+/*
+ * What is said while one that was cancelled may be worked on is nobody's: the
+ * worker has heard of the end when it answers a ping, but only its answer to
+ * the call says enough for another principal.
+ */
 static void
-test_left(bool forget)
+test_left(bool forget, bool other)
 {
+	const struct worker_ask next = { WORKER_MCP,
+		VIEW("{\"id\":\"b\",\"method\":\"y\"}"), 0,
+		other ? WORKER_GRADERS : WORKER_ORCHESTRATORS };
+	const char *line;
+
 	struct watched x = { .watch = { .message = watch_message } };
 	struct told a, b;
 
@@ -406,7 +419,8 @@ test_left(bool forget)
 	(void)!call(&a, WORKER_MCP,
 	    "{\"id\":\"a\",\"method\":\"x\",\"params\":{\"_meta\":{"
 	    "\"progressToken\":1}}}");
-	(void)!call(&b, WORKER_MCP, "{\"id\":\"b\",\"method\":\"y\"}");
+	memset(&b, 0, sizeof(b));
+	TAP_NEVER(worker_call(w, &next, &caller, &b, &b.call) != SP_OK);
 	(void)heard();
 	say(ASK("q"));
 	tap_is_int(a.messages, 1, "it asks in a call");
@@ -416,8 +430,12 @@ test_left(bool forget)
 	else
 		worker_cancel(a.call, VIEW_NONE);
 	tap_ok(!w->holding, "which is cancelled: the worker is read again");
-	tap_ok(strstr(heard(), "{\"id\":3,\"method\":\"y\"}") != NULL,
+	line = heard();
+	tap_ok(strstr(line, "\"id\":3,\"method\":\"ping\"}") != NULL &&
+		strstr(line, "{\"id\":4,\"method\":\"y\"}") != NULL,
 	    "the next goes");
+	if (other)
+		say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
 	say(LOG);
 	say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","
 	    "\"params\":{\"progressToken\":2}}");
@@ -432,11 +450,16 @@ test_left(bool forget)
 		    "\"q\"}}");
 		tap_is_int(b.messages, 0, "what it gives up is not the next's");
 	}
-	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	say(other ? "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"
+		  : "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":1}}");
+	tap_is_int((long long)w->left_n, other ? 0 : 1,
+	    other ? "it is answered" : "it is heard of");
 	say(LOG);
-	tap_is_int(b.messages, 1, "once it has answered, the next is told");
+	tap_is_int(b.messages, 1, "then the next is told");
 	say(ASK("q"));
 	tap_is_int(b.messages, 2, "and asked, by an id that was used");
+	if (!other)
+		say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
 	if (!forget) {
 		answer(&a, WORKER_OK, NULL, "the first ends");
 		tap_is_int(worker_tell(w, NULL,
@@ -448,13 +471,13 @@ test_left(bool forget)
 		       VIEW("{\"id\":\"q\",\"result\":{\"b\":1}}")),
 	    SP_OK, "its own");
 	tap_ok(strstr(heard(), "{\"b\":1}") != NULL, "is");
-	say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+	say("{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}");
 	tap_ok(b.n == 1 && x.messages == 0, "and the end");
 	(void)!call(&a, WORKER_STATE, "");
 	(void)heard();
 	say(LOG);
 	tap_is_int(x.messages, 0, "a log of a state is no agent's");
-	say("{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{}}");
+	say("{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}");
 	say(LOG);
 	tap_is_int(x.messages, 1, "one of no call is told to all");
 	world_close();
@@ -465,7 +488,8 @@ static void
 test_left_many(void)
 {
 	const struct worker_ask ask = { WORKER_MCP,
-		VIEW("{\"id\":1,\"method\":\"x\"}"), 300 };
+		VIEW("{\"id\":1,\"method\":\"x\"}"), 300,
+		WORKER_ORCHESTRATORS };
 	static struct told t[WORKER_LEFT_MAX + 3];
 	struct told last;
 	unsigned i;
@@ -485,18 +509,18 @@ test_left_many(void)
 	answer(&t[0], WORKER_ERROR, "it was cancelled, and not answered",
 	    "the first is given up");
 	(void)!call(&last, WORKER_MCP, "{\"id\":1,\"method\":\"x\"}");
-	tap_ok(strstr(heard(), "{\"id\":21,") != NULL, "the next goes");
-	for (i = 4; i <= WORKER_LEFT_MAX + 4; i++) {
+	tap_ok(strstr(heard(), "{\"id\":40,") != NULL, "the next goes");
+	for (i = 2; i < WORKER_LEFT_MAX + 3; i++) {
 		char line[64];
 
 		(void)snprintf(line, sizeof(line),
-		    "{\"jsonrpc\":\"2.0\",\"id\":%u,\"result\":{}}", i);
+		    "{\"jsonrpc\":\"2.0\",\"id\":%u,\"result\":{}}", 2 + 2 * i);
 		say(line);
 	}
 	say(LOG);
 	tap_ok(w->left_n == 0 && last.messages == 0,
 	    "the first may still be worked on");
-	for (i = 0; i < 1000 && !worker_settled(w); i++)
+	for (i = 0; i < 1000 && !worker_settled(w, WORKER_ORCHESTRATORS); i++)
 		turn(5);
 	say(LOG);
 	tap_is_int(last.messages, 1, "until its time is over");
@@ -507,7 +531,8 @@ test_left_many(void)
 static void
 test_deadline(void)
 {
-	const struct worker_ask ask = { WORKER_STEP, VIEW("{}"), 20 };
+	const struct worker_ask ask = { WORKER_STEP, VIEW("{}"), 20,
+		WORKER_ORCHESTRATORS };
 	struct told t = { 0 }, u;
 	int i;
 
@@ -895,8 +920,10 @@ main(void)
 	test_env();
 	test_queue();
 	test_cancel();
-	test_left(false);
-	test_left(true);
+	test_left(false, false);
+	test_left(false, true);
+	test_left(true, false);
+	test_left(true, true);
 	test_left_many();
 	test_deadline();
 	test_bad();
