@@ -15,6 +15,7 @@ static const char hello[] =
 static const char ready[] = "{\"result\":{\"ready\":true}}\n";
 
 static unsigned told, asked;
+static struct worker_call *mcp; /* NULL: it is over */
 
 /* Whatever comes out of it is JSON-RPC, for whoever reads it next. */
 static void
@@ -26,22 +27,24 @@ on_message(void *arg, struct view json)
 	if (worker_rpc_read(json, &r) != SP_OK || !r.has_method)
 		abort();
 	if (r.id.n > 0)
-		(void)!worker_tell(w,
+		(void)!worker_tell(w, mcp,
 		    VIEW("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"));
 }
 
 static void
 on_done(void *arg, enum worker_result result, struct view body)
 {
-	bool *mcp = arg;
+	bool *is_mcp = arg;
 	struct worker_rpc r;
 
 	told++;
+	if (*is_mcp)
+		mcp = NULL;
 	if (result != WORKER_OK)
 		return;
 	if (worker_rpc_object(body) != SP_OK)
 		abort();
-	if (*mcp &&
+	if (*is_mcp &&
 	    (worker_rpc_read(body, &r) != SP_OK || r.id.n == 0 ||
 		!view_eq(worker_rpc_raw(&r, &r.id), VIEW("\"caller\""))))
 		abort();
@@ -53,11 +56,15 @@ static void
 ask(enum worker_op op, const char *data)
 {
 	static bool yes = true, no = false;
-	const struct worker_ask a = { op, view_str(data), 0 };
+	const struct worker_ask a = { op, view_str(data), 0, WORKER_AGENTS };
 	struct worker_call *c;
 
-	asked += worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no,
-		     &c) == SP_OK;
+	if (worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no, &c) !=
+	    SP_OK)
+		return;
+	asked++;
+	if (op == WORKER_MCP)
+		mcp = c;
 }
 
 int
@@ -88,6 +95,8 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	ask(WORKER_STEP, "{}");
 	ask(WORKER_STATE, "");
 	turn(0);
+	if ((p[0] & 4) != 0 && mcp != NULL)
+		worker_cancel(mcp, VIEW_NONE);
 	say_bytes(view_of(p + 1, n - 1));
 	world_close();
 	/* nobody waits for ever */
