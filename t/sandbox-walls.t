@@ -365,10 +365,10 @@ def full():
 def limits():
     k = sandbox(K.Spec(files=200, file_bytes=1 << 20))
     out = k.sh("ulimit -c; ulimit -n; ulimit -Hn; ulimit -f; ulimit -r; "
-               "grep -E 'locked|msgqueue|pending' /proc/self/limits | "
+               "grep -E 'core|locked|msgqueue|pending' /proc/self/limits | "
                "awk '{print $(NF-2)}'; umask").text.split()
-    tap.eq(out, ["0", "200", "200", "1024", "0", "8388608", "4096", "819200",
-                 "0002"], "59: resource limits and umask")
+    tap.eq(out, ["0", "200", "200", "1024", "0", "1", "8388608", "4096",
+                 "819200", "0002"], "59: resource limits and umask")
     r = k.sh("dd if=/dev/zero of=/workspace/f bs=1M count=2 2>&1; echo $?")
     tap.ok(b"153" in r.out or b"too large" in r.out, "59: file size", r)
     k.end()

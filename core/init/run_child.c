@@ -100,7 +100,8 @@ set_limits(const struct sandbox_spec *s, struct sbox_why *w)
 		int which;
 		rlim_t soft, hard;
 	} rows[] = {
-		{ RLIMIT_CORE, 0, 0 },
+		/* core(5): 0 stops no core_pattern that is a pipe, 1 does */
+		{ RLIMIT_CORE, 1, 1 },
 		{ RLIMIT_NOFILE, s->files > 0 ? s->files : 1024,
 		    s->files > 0 ? s->files : 1024 },
 		{ RLIMIT_FSIZE,
