@@ -73,7 +73,8 @@ helper_signals(void)
 static int
 helper_begin(void)
 {
-	struct rlimit none = { 0, 0 };
+	/* a workload's is 1: core(5), of a core_pattern that is a pipe */
+	struct rlimit none = { 1, 1 };
 
 	if (activate_begin() != SP_OK || helper_reserve_fds() != 0)
 		return -1;

@@ -122,7 +122,9 @@ set_limits(const struct sandbox_spec *s, struct sbox_why *w)
 		rl.rlim_max = rows[i].hard;
 		/* without privilege there may be less than that: never more */
 		if (getrlimit((__rlimit_resource_t)rows[i].which, &now) == 0 &&
-		    (s->flags & SANDBOX_USERNS) && now.rlim_max < rl.rlim_max)
+		    ((s->flags & SANDBOX_USERNS) ||
+			rows[i].which == RLIMIT_CORE) &&
+		    now.rlim_max < rl.rlim_max)
 			rl.rlim_max = now.rlim_max;
 		/* our own are the same user's: see helper_take_files() */
 		if (rows[i].which == RLIMIT_NOFILE &&
