@@ -541,6 +541,9 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	if (r->missed > 0 || r->next < f->log.oldest)
 		return feed_read_missed(f, r, out);
 	rc = feed_read_next(f, r, out);
+	/* what could not be read again, and behind it nothing for this one */
+	if (rc == SP_E_AGAIN && r->next < f->log.oldest)
+		return feed_read_missed(f, r, out);
 	if (rc == SP_E_STATE) {
 		/* enough for one go: the others' turn first */
 		r->more = true;

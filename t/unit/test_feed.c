@@ -837,6 +837,47 @@ test_feed_retention(void)
 	turn();
 }
 
+/* What is lost of the file is told, though what is left is other types'. */
+static void
+test_feed_unreadable(void)
+{
+	static char kib[1026];
+	uint64_t lost, all = 0;
+	struct view v, line;
+	struct tester t;
+	unsigned i;
+
+	memset(kib, 'k', sizeof(kib));
+	kib[0] = kib[1025] = '"';
+	memset(&disk, 0, sizeof(disk));
+	news(EPISODE_MADE);
+	feed_spill(feed_of(&episode), file_new());
+	for (i = 0; i < 4000; i++)
+		feed_add(feed_of(&episode),
+		    i < 1000 ? FEED_PROCESS : FEED_NETWORK,
+		    view_of(kib, sizeof(kib)));
+	tester_begin(&t, FEED_PROCESS, 0);
+	t.drains = true;
+	disk.read_errno = EIO;
+	tester_drain(&t);
+	for (i = 0; i < 200 && t.r.more; i++)
+		turn();
+	disk.read_errno = 0;
+	for (v = buf_view(&t.got); view_split(&v, '\n', &line);) {
+		line = view_from(line, view_search(line, VIEW("\"lost\":")));
+		line = view_from(line, line.n < 7 ? line.n : 7);
+		line.n = view_find(line, ',');
+		if (num_u64(line, 0, UINT32_MAX, &lost) == SP_OK)
+			all += lost;
+	}
+	tap_ok(all >= 1000 && all < 1100,
+	    "unreadable: what is gone is told: %llu",
+	    (unsigned long long)all);
+	tester_end(&t);
+	news(EPISODE_ENDED);
+	turn();
+}
+
 static void
 test_feed_many(void)
 {
@@ -919,6 +960,7 @@ main(void)
 	test_feed_back();
 	test_feed_over();
 	test_feed_retention();
+	test_feed_unreadable();
 	test_feed_many();
 	test_feed_memory_fails();
 	feed_set_free(set);
