@@ -204,6 +204,8 @@ lease_on_timer(void *arg)
 		lifecycle_run_no_room(run);
 	else if (l->shared && l->ep == NULL)
 		lease_again(l);
+	else if (l->idle_ms > 0 && mcp_session_busy(l->gate, &l->last))
+		loop_timer_set(l->timer, l->idle_ms);
 	else if (!l->shared && l->users == 0)
 		lifecycle_lease_end(l);
 }

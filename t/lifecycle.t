@@ -32,7 +32,7 @@ DOORS = {
     "/state": "lifecycle_plain; environment plain;",
     "/mcp": "mcp_agent; environment full; tools seen sum; "
             "session_timeout 10m;",
-    "/brief/mcp": "mcp_agent; environment full; tools seen sum; "
+    "/brief/mcp": "mcp_agent; environment full; tools sleep; "
                   "session_timeout 1s;",
     "/one/mcp": "mcp_agent; environment one; tools sum;",
 }
@@ -413,7 +413,16 @@ def openenv_sessions(d):
     status, got = rpc(d, "openenv/session/close", session_id=b)
     tap.eq(got["result"], {"session_id": b, "closed": True}, "closed")
     d.gone("full")
-    made(d, "/brief/mcp")
+    status, got = d.http("POST", "/mcp", json.dumps({
+        "jsonrpc": "2.0", "id": 1, "method": "openenv/session/create",
+        "params": []}))
+    tap.eq((status, got["error"]["code"], d.episodes("full")),
+           (200, -32602, []), "what gets no session gets no episode")
+    a = made(d, "/brief/mcp")
+    status, got = rpc(d, "tools/call", "/brief/mcp", session_id=a,
+                      name="sleep", arguments={"s": 2.5})
+    tap.ok(status == 200 and "result" in got,
+           "a call may be longer than a session may be idle", got)
     d.gone("full")
     tap.ok(True, "a session that nobody uses ends, and its episode")
 

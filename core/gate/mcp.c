@@ -272,6 +272,7 @@ mcp_finish(struct gate_request *r)
 	if (c->living)
 		episode_unwatch(&c->life);
 	bound_give(&c->place);
+	mcp_session_over(c);
 	mcp_session_leave(c);
 	mcp_session_peer_clear(&c->own);
 	loop_timer_free(c->timer);

@@ -101,6 +101,8 @@ void mcp_set_owner(struct gate *g, const struct mcp_owner *o);
  */
 bool mcp_session_place(struct gate *g, struct view id,
     struct mcp_episode_ref *out);
+/* Whether a call is under way in one that owns that episode. */
+bool mcp_session_busy(struct gate *g, const struct mcp_episode_ref *ref);
 /*
  * An owner's sessions go on in another episode, as it replaces the first; the
  * others end.  to, NULL: there is none, and the owner's end.

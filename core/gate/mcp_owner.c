@@ -33,6 +33,7 @@ owner_made(void *arg, struct episode *ep, const char *code, struct view why)
 	struct mcp_client *c = arg;
 	enum gate_verdict v;
 	const char *text;
+	bool has;
 
 	c->making = NULL;
 	/* its end is under way */
@@ -46,9 +47,10 @@ owner_made(void *arg, struct episode *ep, const char *code, struct view why)
 		v = owner_none(c, code,
 		    text != NULL ? text : "out of memory: try again");
 	}
+	has = c->owns && v == GATE_DONE;
 	if (v != GATE_HOLD)
 		gate_resume(c->r, v);
-	return ep != NULL && v == GATE_DONE;
+	return has;
 }
 
 static enum gate_verdict
@@ -116,7 +118,9 @@ mcp_owner_episode(struct mcp_client *c, struct episode **out)
 	if (door_names(c->r) || jrpc_read(buf_view(&c->r->body), &m) != SP_OK ||
 	    m.kind != JRPC_REQUEST)
 		return GATE_PASS;
-	return jrpc_is(&m, VIEW("openenv/session/create"))
-	    ? owner_make(c)
-	    : owner_session(c, &m, out);
+	if (!jrpc_is(&m, VIEW("openenv/session/create")))
+		return owner_session(c, &m, out);
+	/* no episode for what gets no session */
+	return m.params.kind == JSCAN_ARRAY ? owner_unknown(c, &m)
+					    : owner_make(c);
 }

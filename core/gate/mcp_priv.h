@@ -52,6 +52,7 @@ struct mcp_session {
 	bool owns; /* the episode was made for it */
 	bool ended; /* freed with its last client */
 	uint64_t used_ms;
+	unsigned calls; /* of one that owns: requests under way */
 	struct mcp_peer peer;
 	LIST_HEAD(, mcp_client) clients;
 	struct mcp_client *stream; /* its GET; NULL */
@@ -77,7 +78,9 @@ struct mcp_client {
 	bool ended; /* it is told nothing any more */
 	bool held; /* the worker waits until it has read */
 	bool made; /* its episode was made for it */
+	bool owns; /* and a session has it now */
 	void *making; /* it is being made; of the owner's */
+	char uses[MCP_ID_CHARS + 5]; /* a session whose episode lives by it */
 	struct mcp_episode_ref ref;
 	char episode[EPISODE_ID_MAX + 1]; /* its id then, for the log */
 	struct episode_watch life; /* of it */
@@ -160,6 +163,9 @@ void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call);
 const struct mcp_call *mcp_session_answered(struct mcp_peer *p, struct view id);
 void mcp_session_peer_clear(struct mcp_peer *p);
 
+/* A request of the plain dialect is under way in it, until it is over. */
+void mcp_session_begin(struct mcp_session *s, struct mcp_client *c);
+void mcp_session_over(struct mcp_client *c);
 /* Where one of the plain dialect is that this location made; false: unknown. */
 bool mcp_session_here(const struct mcp_client *c, struct view id,
     struct mcp_episode_ref *out);

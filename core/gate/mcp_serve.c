@@ -265,7 +265,7 @@ plain_create(struct mcp_client *c, const struct jrpc *m)
 		    JRPC_INVALID_PARAMS, "Invalid parameters");
 	if (rc == SP_OK) {
 		s->owned = c->r->orchestrator;
-		s->owns = c->made;
+		s->owns = c->owns = c->made;
 		rc = buf_printf(&out, "{\"session_id\":\"%s\"}", s->id);
 	}
 	if (rc == SP_OK)
@@ -343,6 +343,8 @@ plain_request(struct mcp_client *c, const struct jrpc *m)
 		return rc;
 	if (jrpc_is(m, VIEW("openenv/session/close")))
 		return plain_close(c, m, s);
+	if (s != NULL)
+		mcp_session_begin(s, c);
 	if (jrpc_is(m, VIEW("tools/call")))
 		return mcp_serve_call(c, m);
 	if (jrpc_is(m, VIEW("tools/list")))

@@ -282,6 +282,47 @@ mcp_session_place(struct gate *g, struct view id, struct mcp_episode_ref *out)
 	return true;
 }
 
+void
+mcp_session_begin(struct mcp_session *s, struct mcp_client *c)
+{
+	if (!s->owns || c->uses[0] != '\0')
+		return;
+	memcpy(c->uses, s->id, sizeof(c->uses));
+	s->calls++;
+}
+
+void
+mcp_session_over(struct mcp_client *c)
+{
+	struct gate *g = c->r->gate;
+	struct mcp_session *s = c->uses[0] != '\0'
+	    ? hmap_get(g->mcp->by_id, view_str(c->uses))
+	    : NULL;
+
+	if (s == NULL)
+		return;
+	s->calls--;
+	session_use(g, s);
+}
+
+bool
+mcp_session_busy(struct gate *g, const struct mcp_episode_ref *ref)
+{
+	const struct mcp_surface *f;
+	const struct mcp_session *s;
+
+	if (g->mcp == NULL)
+		return false;
+	LIST_FOREACH (f, &g->mcp->surfaces, link) {
+		if (f->ref.ep != ref->ep || f->ref.born_us != ref->born_us)
+			continue;
+		TAILQ_FOREACH (s, &f->sessions, link)
+			if (s->calls > 0)
+				return true;
+	}
+	return false;
+}
+
 /* Of one surface; it goes with its last session. */
 static void
 session_follow(struct mcp_surface *f, const struct episode *to)
