@@ -127,6 +127,12 @@ session_forget(void *making)
 
 /* ---- its life ------------------------------------------------------------- */
 
+static bool
+session_keeps(const struct mcp_episode_ref *ref)
+{
+	return lifecycle_lease_of(ref) != NULL;
+}
+
 static void
 session_used(const struct mcp_episode_ref *ref)
 {
@@ -156,6 +162,7 @@ const struct mcp_owner lifecycle_session_owner = {
 	.allows = session_allows,
 	.make = session_make,
 	.forget = session_forget,
+	.keeps = session_keeps,
 	.used = session_used,
 	.leave = session_leave,
 };

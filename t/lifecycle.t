@@ -427,6 +427,20 @@ def openenv_sessions(d):
     tap.ok(True, "a session that nobody uses ends, and its episode")
 
 
+def no_owner(d):
+    """A session of the orchestrator's in an episode that is not its own."""
+    d.ctl("episodes", "create", "full", "op")
+    sid = made(d, "/mcp?episode=op")
+    status, got = rpc(d, "tools/list", session_id=sid)
+    tap.ok("result" in got, "a session of an operator's episode", got)
+    d.ctl("end", "op")
+    d.gone("full")
+    rpc(d, "openenv/session/close", session_id=made(d))
+    status, got = rpc(d, "tools/list", session_id=sid)
+    tap.eq(got["error"]["code"], -32602, "goes with it")
+    d.gone("full")
+
+
 def shared_session(d):
     sid = made(d, "/one/mcp")
     ws = d.connect(f"/shared?session_id={sid}")
@@ -464,5 +478,6 @@ with tempfile.TemporaryDirectory() as tmp:
         plain(daemon)
         crash(daemon, conn)
         openenv_sessions(daemon)
+        no_owner(daemon)
         logged(daemon)
 tap.done()

@@ -87,6 +87,8 @@ struct mcp_owner {
 		struct view why),
 	    void *arg, void **out);
 	void (*forget)(void *making); /* made() is not called any more */
+	/* What is over there may go on in another, and its sessions with it. */
+	bool (*keeps)(const struct mcp_episode_ref *ref);
 	/* Of one that was made for a session: the session is used. */
 	void (*used)(const struct mcp_episode_ref *ref);
 	/* It is closed.  True: the episode ends later, with its connection. */

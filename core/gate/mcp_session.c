@@ -358,7 +358,9 @@ mcp_session_follow(struct gate *g, const struct mcp_episode_ref *from,
 static void
 session_sweep(const struct mcp_client *c)
 {
+	const struct mcp_owner *o = c->r->gate->mcp_owner;
 	struct mcp_session *s, *after;
+	bool keeps;
 	struct mcp_surface *f, *next;
 	size_t n;
 
@@ -366,11 +368,13 @@ session_sweep(const struct mcp_client *c)
 		next = LIST_NEXT(f, link);
 		if (mcp_episode_of(c->r->gate, &f->ref) != NULL)
 			continue;
+		/* an episode may be nobody's: made by the operator */
+		keeps = o != NULL && o->keeps(&f->ref);
 		/* the surface goes with the last one */
 		s = TAILQ_FIRST(&f->sessions);
 		for (n = f->n; n > 0; n--, s = after) {
 			after = TAILQ_NEXT(s, link);
-			if (!s->owned)
+			if (!s->owned || !keeps)
 				mcp_session_end(s);
 		}
 	}
