@@ -438,7 +438,8 @@ socket_begins(struct websocket *w, const struct wslay_frame_iocb *f)
 static int
 socket_announced(struct websocket *w)
 {
-	uint64_t n = w->taken - w->framed, length = 0;
+	uint64_t n = w->taken - w->framed;
+	struct wslay_frame_iocb f = { .fin = 0 };
 	const uint8_t *p;
 	size_t bytes, i;
 
@@ -449,11 +450,14 @@ socket_announced(struct websocket *w)
 	if (bytes == 0 || n < 2 + bytes || wslay_is_ctrl_frame(p[0] & 15))
 		return SP_E_AGAIN;
 	for (i = 0; i < bytes; i++)
-		length = length << 8 | p[2 + i];
-	if (length > w->message_max - buf_len(&w->message))
-		return socket_fail(w, WEBSOCKET_TOO_BIG,
-		    "the message is too large");
-	return SP_E_AGAIN;
+		f.payload_length = f.payload_length << 8 | p[2 + i];
+	if (f.payload_length <= w->message_max - buf_len(&w->message))
+		return SP_E_AGAIN;
+	/* or for what comes first, as if it had begun */
+	f.rsv = (p[0] >> 4) & 7;
+	f.opcode = p[0] & 15;
+	f.mask = p[1] >> 7;
+	return socket_begins(w, &f);
 }
 
 /* One piece of a frame: SP_E_AGAIN when it is not here yet. */

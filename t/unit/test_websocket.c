@@ -423,6 +423,12 @@ test_lengths(void)
 	end_log(&e, "T6:before|C1009:the message is too large|",
 	    "are refused when they are announced");
 	end_clear(&e);
+	must(end_init(&e, WEBSOCKET_CLIENT));
+	tap_is_int(feed(&e, view_of(huge, 10)), SP_E_PROTO,
+	    "of a server, and masked");
+	tap_is_int(sent_close(buf_view(&e.out), true), 1002,
+	    "what is wrong first is told, whether or not more came");
+	end_clear(&e);
 	must(end_init(&e, WEBSOCKET_SERVER));
 	tap_is_int(feed(&e, view_of(top, sizeof(top) - 1)), SP_E_PROTO,
 	    "the top bit of a length");
