@@ -871,8 +871,7 @@ test_feed_unreadable(void)
 			all += lost;
 	}
 	tap_ok(all >= 1000 && all < 1100,
-	    "unreadable: what is gone is told: %llu",
-	    (unsigned long long)all);
+	    "unreadable: what is gone is told: %llu", (unsigned long long)all);
 	tester_end(&t);
 	news(EPISODE_ENDED);
 	turn();

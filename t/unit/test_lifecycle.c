@@ -175,6 +175,8 @@ at(uint32_t slot)
 	return episode_at(gate_episodes(gate), slot, 1);
 }
 
+#include "lifecycle_sessions.h"
+
 #define OBSERVED "{\"observation\":{\"a\":1},\"reward\":0.5,\"done\":true}"
 
 /* ---- tests ------------------------------------------------------------------ */
@@ -985,6 +987,8 @@ main(void)
 	test_shared();
 	test_plain();
 	test_memory();
+	test_session();
+	test_session_memory();
 	test_bounds();
 	loop_timer_free(stopper);
 	loop_free(loop);
