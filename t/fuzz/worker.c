@@ -1,6 +1,7 @@
 /*
  * What a worker says, byte for byte: gate/worker_lines, worker_mcp (the first
- * byte even) and worker_frames (odd), with a call of each kind under way.
+ * byte even) and worker_frames (odd), with a call of each kind under way; of the
+ * first byte 4 cancels the first of them, and 8 forgets it.
  */
 #include "../unit/worker_world.h"
 
@@ -15,7 +16,6 @@ static const char hello[] =
 static const char ready[] = "{\"result\":{\"ready\":true}}\n";
 
 static unsigned told, asked;
-static struct worker_call *mcp; /* NULL: it is over */
 
 /* Whatever comes out of it is JSON-RPC, for whoever reads it next. */
 static void
@@ -27,24 +27,22 @@ on_message(void *arg, struct view json)
 	if (worker_rpc_read(json, &r) != SP_OK || !r.has_method)
 		abort();
 	if (r.id.n > 0)
-		(void)!worker_tell(w, mcp,
+		(void)!worker_tell(w, w->current,
 		    VIEW("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"));
 }
 
 static void
 on_done(void *arg, enum worker_result result, struct view body)
 {
-	bool *is_mcp = arg;
+	bool *mcp = arg;
 	struct worker_rpc r;
 
 	told++;
-	if (*is_mcp)
-		mcp = NULL;
 	if (result != WORKER_OK)
 		return;
 	if (worker_rpc_object(body) != SP_OK)
 		abort();
-	if (*is_mcp &&
+	if (*mcp &&
 	    (worker_rpc_read(body, &r) != SP_OK || r.id.n == 0 ||
 		!view_eq(worker_rpc_raw(&r, &r.id), VIEW("\"caller\""))))
 		abort();
@@ -52,25 +50,23 @@ on_done(void *arg, enum worker_result result, struct view body)
 
 static const struct worker_caller caller = { on_message, on_done };
 
-static void
+static struct worker_call *
 ask(enum worker_op op, const char *data)
 {
 	static bool yes = true, no = false;
 	const struct worker_ask a = { op, view_str(data), 0, WORKER_AGENTS };
-	struct worker_call *c;
+	struct worker_call *c = NULL;
 
-	if (worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no, &c) !=
-	    SP_OK)
-		return;
-	asked++;
-	if (op == WORKER_MCP)
-		mcp = c;
+	asked += worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no,
+		     &c) == SP_OK;
+	return c;
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
 	static bool open;
+	struct worker_call *c;
 	bool frames;
 
 	if (n == 0 || n > 60000)
@@ -89,14 +85,20 @@ LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	told = asked = 0;
 	if ((p[0] & 2) == 0)
 		say_bytes(view_str(frames ? ready : hello));
-	ask(WORKER_MCP,
+	c = ask(WORKER_MCP,
 	    "{\"id\":\"caller\",\"method\":\"m\",\"params\":"
 	    "{\"_meta\":{\"progressToken\":\"t\"}}}");
-	ask(WORKER_STEP, "{}");
-	ask(WORKER_STATE, "");
+	(void)ask(WORKER_STEP, "{}");
+	(void)ask(WORKER_STATE, "");
 	turn(0);
-	if ((p[0] & 4) != 0 && mcp != NULL)
-		worker_cancel(mcp, VIEW_NONE);
+	/* who forgets is not told */
+	if ((p[0] & 4) != 0 && told == 0)
+		worker_cancel(c, VIEW_NONE);
+	if ((p[0] & 8) != 0 && told == 0) {
+		worker_forget(c, VIEW_NONE);
+		asked--;
+	}
+	turn(0);
 	say_bytes(view_of(p + 1, n - 1));
 	world_close();
 	/* nobody waits for ever */
