@@ -11,8 +11,10 @@ def ok(good, what, detail=None):
     print("ok" if good else "not ok", count, "-", what, flush=True)
     if not good:
         failed += 1
+        # prove shows what goes there
+        diag(f"failed: {what}", sys.stderr)
         if detail is not None:
-            diag(detail)
+            diag(detail, sys.stderr)
     return bool(good)
 
 
@@ -37,9 +39,9 @@ def skip_all(why):
     sys.exit(0)
 
 
-def diag(text):
+def diag(text, to=None):
     for line in str(text)[:4000].splitlines():
-        print("#", line, flush=True)
+        print("#", line, file=to, flush=True)
 
 
 def done():
