@@ -71,8 +71,26 @@ def dump(value, by_alias=False):
     return {k: v for k, v in vars(value).items() if not k.startswith("_")}
 
 
+def serialized(value):
+    """As the OpenEnv that is installed sends it, if it is one of its own."""
+    try:
+        from openenv.core.env_server.serialization import \
+            serialize_observation
+        from openenv.core.env_server.types import Observation
+        from pydantic_core import to_jsonable_python
+    except ImportError:
+        return None
+    if not isinstance(value, Observation):
+        return None
+    return to_jsonable_python(serialize_observation(value))
+
+
 def observed(value):
-    """What reset and step answer: the observation, reward and done apart."""
+    """What reset and step answer: the observation, reward and done apart;
+    and metadata beside them, where the OpenEnv that is installed sends it."""
+    out = serialized(value)
+    if out is not None:
+        return out
     out = dump(value)
     if isinstance(value, dict) and set(out) == {"observation", "reward",
                                                 "done"}:
@@ -158,6 +176,10 @@ class Worker:
             return [self.tool(t) for t in listed]
         if callable(getattr(self.env, "list_tools", None)):
             return [self.tool(t) for t in self.wait(self.env.list_tools())]
+        try:
+            self.action({"type": "list_tools"})
+        except (TypeError, ValueError):
+            return []  # its actions are no tools, and it has no others
         got = self.by_action({"type": "list_tools"})
         return [self.tool(t) for t in got.get("tools", [])]
 
