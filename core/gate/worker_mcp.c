@@ -173,6 +173,11 @@ on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 	if ((id->kind != JSCAN_STRING && id->kind != JSCAN_NUMBER) ||
 	    raw.n > WORKER_MCP_ASKED_BYTES) {
 		mcp_bad(m, "it sent a request with no usable id", text);
+	} else if (m->hello != 0 &&
+	    jscan_is(&r->s, &r->method, VIEW("initialize"))) {
+		/* and would send the refusal back as well, as its answer */
+		mcp_bad(m, "it sends back what it is told: it is no MCP server",
+		    text);
 	} else if (asked_find(m, &r->s, id) != NULL) {
 		mcp_bad(m, "it used the id of a request that is open", text);
 	} else if (!worker_listens(c)) {

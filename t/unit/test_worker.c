@@ -619,6 +619,9 @@ test_hello_bad(void)
 		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-1,"
 		  "\"message\":\"no\"}}",
 		    "refused initialize: no" },
+		{ "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\","
+		  "\"params\":{}}",
+		    "sends back what it is told: it is no MCP server" },
 	};
 	struct told t;
 	size_t i;
