@@ -354,6 +354,10 @@ def flags():
             (["--uid", "12"], "--uid"), (["--gid", "0"], "--gid"),
             (["--timeout", "0"], "--timeout"), (["--host", "a b"], "--host"),
             (["--workspace", "/no/such"], "--workspace"),
+            (["--factory", "nope"],
+             'bad value "nope" for --factory; expected MODULE:ATTR'),
+            (["--action-class", "a:"],
+             'bad value "a:" for --action-class; expected MODULE:CLASS'),
             (["--python", "python3"], "--python"), (["stray"], "stray"),
             (["--cgroup-root", "/no/such"], "--cgroup-root")):
         r = run("-m", path, *args)

@@ -129,3 +129,28 @@ conf_env_same(const struct conf_environment *a,
 	buf_clear(&y);
 	return same;
 }
+
+static bool
+is_dotted(struct view v)
+{
+	size_t i;
+
+	for (i = 0; i < v.n; i++) {
+		char c = v.p[i];
+
+		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		    (c >= '0' && c <= '9') || c == '_' || c == '.')
+			continue;
+		return false;
+	}
+	return v.n > 0 && v.n <= 256;
+}
+
+bool
+conf_env_symbol(struct view v)
+{
+	size_t colon = view_find(v, ':');
+
+	return is_dotted(view_sub(v, 0, colon)) &&
+	    is_dotted(view_from(v, colon + 1));
+}

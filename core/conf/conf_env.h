@@ -195,6 +195,9 @@ struct conf_env_range {
 };
 const struct conf_env_range *conf_env_ranges(size_t *n);
 
+/* Whether it is MODULE:NAME, as a worker of frames imports it. */
+bool conf_env_symbol(struct view v);
+
 /* Of a door: whose episodes are meant; in the owner's struct a pointer. */
 /* clang-format off */
 #define CONF_ENVIRONMENT_ROW(owner, field, row_flags, text) \

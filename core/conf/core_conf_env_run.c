@@ -29,33 +29,15 @@ take_command(struct conf_parse *p, const char *what, const struct view *args,
 	return core_conf_env_check_path(p, what, &out->v[0]);
 }
 
-static bool
-is_word(struct view v, bool dots)
-{
-	size_t i;
-
-	for (i = 0; i < v.n; i++) {
-		char c = v.p[i];
-
-		if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-		    (c >= '0' && c <= '9') || c == '_' || (dots && c == '.'))
-			continue;
-		return false;
-	}
-	return v.n > 0 && v.n <= 256;
-}
-
 /* MODULE:NAME, as a worker imports it. */
 static int
 parse_symbol(struct conf_parse *p, const struct conf_directive *row, void *base,
     const struct view *args, size_t n)
 {
 	struct view *out = (void *)((char *)base + row->offset);
-	size_t colon = view_find(args[1], ':');
 
 	(void)n;
-	if (!is_word(view_sub(args[1], 0, colon), true) ||
-	    !is_word(view_from(args[1], colon + 1), true))
+	if (!conf_env_symbol(args[1]))
 		return conf_error(p,
 		    "bad value \"%.*s\" for \"%s\"; expected %s",
 		    VIEW_ARG(args[1]), row->name, row->args);

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "conf/conf_env.h"
 #include "helper/manifestcmd.h"
 
 #define BOOTSTRAP "sallyport_worker.py"
@@ -151,6 +152,14 @@ number(const char *flag, uint64_t min, uint64_t max, const char *expected,
 }
 
 static int
+symbol(const char *flag, const char *expected)
+{
+	if (conf_env_symbol(view_str(optarg)))
+		return SP_OK;
+	return bad(flag, optarg, expected);
+}
+
+static int
 host_of(struct manifestcmd *c)
 {
 	unsigned char addr[sizeof(struct in6_addr)];
@@ -232,10 +241,10 @@ take_option(struct manifestcmd *c, int opt)
 		return host_of(c);
 	case OPT_FACTORY:
 		c->site.factory = optarg;
-		return SP_OK;
+		return symbol("--factory", "MODULE:ATTR");
 	case OPT_ACTION:
 		c->site.action_class = optarg;
-		return SP_OK;
+		return symbol("--action-class", "MODULE:CLASS");
 	case OPT_PORT:
 	case OPT_UID:
 	case OPT_GID:
