@@ -28,6 +28,7 @@ ENVIRONMENTS = {
     "early": "worker stdio /usr/bin/python3 {f}/mcp.py early;",
     "mute": "worker stdio /usr/bin/python3 {f}/mcp.py mute; "
             "worker_start_timeout 1s;",
+    "echo": "worker stdio /usr/bin/cat;",
     "nowhere": "worker stdio {gone}/worker;",
     "brief": "worker stdio /usr/bin/python3 {f}/mcp.py;",
     "small": FRAMES % (BOOTSTRAP, "small_env:Environment",
@@ -210,6 +211,7 @@ def failures(d, ep):
     tap.eq((rc, err), (0, b""), "a program beside the worker")
     for name, why in (("early", "exit status 9"),
                       ("mute", "not ready in 1000 ms"),
+                      ("echo", "sends back what it is told"),
                       ("nowhere", "could not be started")):
         bad = d.create(name)
         got = d.worker(bad, "state")

@@ -42,7 +42,8 @@ class EchoEnv(Environment):
 
     def reset(self, seed=None, episode_id=None, **kw):
         self._state = State(episode_id=episode_id, step_count=0)
-        return EchoObservation(echoed=f"seed {seed}", done=False, reward=0.0)
+        return EchoObservation(echoed=f"seed {seed}", done=False, reward=0.0,
+                               metadata={"hello": 1})
 
     def step(self, action, timeout_s=None, **kw):
         self._state.step_count += 1
@@ -82,7 +83,8 @@ async def main():
                  os.environ["OPENENVD_ORCHESTRATOR_TOKEN"]})
     async with c:
         r = await c.reset(seed=3)
-        out = [r.observation["echoed"], r.done]
+        out = [r.observation["echoed"], r.done,
+               r.observation["metadata"], r.metadata]
         r = await c.step({"message": "hello"})
         out += [r.observation["echoed"], r.reward]
         out.append((await c.state())["step_count"])
@@ -113,7 +115,8 @@ def drive(folder, what, *flags):
         r = subprocess.run([PYTHON, os.path.join(folder, "client.py"), url],
                            env={**os.environ, **TOKENS}, text=True,
                            capture_output=True, timeout=500, check=False)
-        tap.eq(r.stdout.strip(), '["seed 3", false, "hello", 5.0, 1]',
+        tap.eq(r.stdout.strip(), '["seed 3", false, {"hello": 1}, '
+               '{"hello": 1}, "hello", 5.0, 1]',
                f"{what}: OpenEnv's client") or tap.diag(
                    r.stderr[-2000:] + d.log()[-1500:])
         r = d.get("/health")
