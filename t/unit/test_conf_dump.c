@@ -1,5 +1,6 @@
 /* -T reads back as itself; the shipped files parse; the manual agrees. */
 #include "base/mem.h"
+#include "conf/core_conf.h"
 #include "conf/parse.h"
 #include "conf_text.h"
 #include "tap.h"
@@ -93,6 +94,40 @@ has_word(const char *text, const char *word)
 		p += n;
 	}
 	return false;
+}
+
+/* A line of the text shows it and says that it has a default, though none. */
+static bool
+says_optional(const char *text, const char *word)
+{
+	const char *end = NULL;
+	char line[256];
+
+	for (; text != NULL && *text != 0; text = end + 1) {
+		end = strchr(text, '\n');
+		if (end == NULL)
+			return false;
+		(void)snprintf(line, sizeof(line), "%.*s", (int)(end - text),
+		    text);
+		if (strstr(line, "default none") != NULL &&
+		    has_word(line, word))
+			return true;
+	}
+	return false;
+}
+
+/* Those that an environment's worker must have. */
+static void
+test_needed(void)
+{
+	char *text = conf_text_file("conf/sallyport.conf");
+	const struct conf_directive *row;
+
+	for (row = core_conf_env_run_worker; row->name != NULL; row++)
+		tap_ok((row->flags & CONF_REQUIRED) != 0 &&
+			!says_optional(text, row->name),
+		    "the reference does not call %s optional", row->name);
+	free(text);
 }
 
 static void
@@ -211,6 +246,7 @@ main(int argc, char **argv)
 	test_round(full, "all kinds of values");
 	test_files();
 	test_reference();
+	test_needed();
 	for (i = 0; conf_lookup_owners[i].rows != NULL; i++)
 		test_rows(conf_lookup_owners[i].rows);
 	for (i = 0; conf_modules[i] != NULL; i++)
