@@ -9,7 +9,7 @@
 It runs inside the sandbox alone.  Standard input and output carry the frames,
 one JSON object a line; whatever the environment prints goes to standard
 error.  Only the standard library is needed, beside the environment's own
-modules.
+modules.  sallyport.conf(5) has the protocol, under WORKERS.
 """
 import asyncio
 import dataclasses

@@ -322,7 +322,8 @@ const struct conf_directive core_conf_env[] = {
 		"is found out then.\nNo shell reads the "
 		"command, and its program may not lie where episodes "
 		"write.\n"
-		"It starts in worker_directory.",
+		"It starts in worker_directory.\n"
+		"WORKERS says what each kind must speak.",
 	    .def_doc = "none" },
 	{ .name = "worker_directory",
 	    .scopes = CONF_ENVIRONMENT,

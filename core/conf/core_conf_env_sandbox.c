@@ -178,7 +178,9 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .args = "PATH ...",
 	    .doc = "Parts of the host that are seen inside, and cannot be "
 		   "changed there.\nThose of the default that the host lacks "
-		   "are left out; any other must exist.",
+		   "are left out; any other must exist.\n"
+		   "The agent can read all of it, the source of a worker that "
+		   "lies there too.",
 	    .def_doc = "/usr /bin /sbin /lib /lib64 /etc/ssl "
 		       "/etc/alternatives" },
 	{ .name = "rootfs",
