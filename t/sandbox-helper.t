@@ -729,7 +729,8 @@ def test_reload():
     tap.eq(sh(d, ep, "echo on")[2], b"on\n", "and it lives on")
     d.end(ep)
     r = reload_with(d, "memory 64m", "memory 900g")
-    tap.ok(r.returncode == 1 and "more than this host's" in r.stderr,
+    tap.ok(r.returncode == 1 and "more than this host's" in r.stderr and
+           all(f'"{x}"' in r.stderr for x in ("episodes", "warm", "memory")),
            "more memory than there is is refused by a reload, too")
     # a warm one of before that takes its time to end: its keeper is stopped
     until(lambda: len(keepers()) == 2 and walls.spares_are_back(d.p.pid),

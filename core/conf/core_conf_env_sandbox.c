@@ -226,8 +226,11 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .def = "1g",
 	    .args = "SIZE",
 	    .doc = "Most memory of the processes; past it they are "
-		   "killed.\nFiles in memory (workspace_size, tmp_size, "
-		   "shm_size) are added to it.\n"
+		   "killed.\nThe sizes of what is kept in memory "
+		   "(workspace_size, tmp_size for each of read_write\nand "
+		   "HOME, shm_size) are added to it, and the sum is one bound: "
+		   "as far as those are\nempty, processes may use their room "
+		   "as well.\n"
 		   "What sockets hold is part of it, but with control groups "
 		   "of version 1, where it is a quarter as much, at most 64m, "
 		   "beside it." },

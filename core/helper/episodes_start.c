@@ -364,14 +364,16 @@ start_too_much(const struct conf_environment *env, uint64_t before,
 		(void)snprintf(others, sizeof(others),
 		    ", and the %" PRIu64 " MiB of the environments before it",
 		    before >> 20);
-	complain("%s:%u: environment \"%.*s\": %" PRIu64
-		 " episodes and warm ones of %" PRIu64
-		 " MiB each (memory, workspace, /tmp, shm)%s%s are more than "
-		 "this host's %" PRIu64 " MiB; expected fewer or smaller ones",
-	    env->pos.file, env->pos.line, VIEW_ARG(env->name),
-	    env->episodes + env->warm, conf_env_memory(env) >> 20,
-	    conf_env_grades(env) ? ", as much again for grading each episode"
-				 : "",
+	complain("%s:%u: environment \"%.*s\": episodes %" PRIu64
+		 " and warm %" PRIu64 ", each of %s%" PRIu64
+		 " MiB (memory, workspace_size, tmp_size, shm_size)%s%s are "
+		 "more than this host's %" PRIu64 " MiB; expected fewer "
+		 "\"episodes\" or \"warm\", or a smaller \"memory\" or "
+		 "other size",
+	    env->pos.file, env->pos.line, VIEW_ARG(env->name), env->episodes,
+	    env->warm, slot_sides(env) > 1 ? "two sandboxes of " : "",
+	    conf_env_memory(env) >> 20,
+	    conf_env_grades(env) ? ", one more for grading each episode" : "",
 	    others, have >> 20);
 }
 
