@@ -83,18 +83,22 @@ episodes_logs_message(struct episodes_call *c)
 {
 	struct episode *ep = episodes_door_find(c);
 	struct episodes_logs *l;
+	bool follow = false;
 	int rc;
 
 	if (ep == NULL)
 		return episodes_door_deny(c, 404, "unknown_episode",
 		    "there is no episode of that id");
+	if (query_flag(c->r->x->request.query, VIEW("follow"), &follow) !=
+	    SP_OK)
+		return episodes_door_deny(c, 400, "bad_query",
+		    "follow is 0 or 1");
 	l = mem_calloc(1, sizeof(*l));
 	if (l == NULL)
 		return GATE_FAIL;
 	c->logs = l;
 	l->c = c;
-	l->follow = view_eq(query_raw(c->r->x->request.query, VIEW("follow")),
-	    VIEW("1"));
+	l->follow = follow;
 	l->reader =
 	    (struct console_reader){ .ready = pump, .over = on_over, .arg = l };
 	rc = episodes_door_stream(c, "application/x-ndjson");

@@ -388,6 +388,7 @@ observe_on_message(struct gate_request *r)
 	enum gate_verdict v = door_episode(r, conf->environment, &ep);
 	enum bound_word word;
 	struct feed_reader from = { .next = 0 };
+	bool follow = true;
 	int rc;
 
 	if (v != GATE_PASS)
@@ -403,6 +404,9 @@ observe_on_message(struct gate_request *r)
 		    "or a seq alone");
 	if (rc != SP_OK)
 		return GATE_FAIL;
+	if (query_flag(r->x->request.query, VIEW("follow"), &follow) != SP_OK)
+		return gate_deny(r, 400, "bad_follow",
+		    "follow is 0 or 1: whether what comes is told as well");
 	c = observe_new(r, ep);
 	if (c == NULL)
 		return GATE_FAIL;
@@ -413,8 +417,7 @@ observe_on_message(struct gate_request *r)
 	}
 	c->reader.next = from.next;
 	c->reader.resets = from.resets;
-	c->replay =
-	    view_eq(query_raw(r->x->request.query, VIEW("follow")), VIEW("0"));
+	c->replay = !follow;
 	rc = r->streams ? observe_ws_accept(c) : observe_sse_head(r);
 	if (rc != SP_OK) {
 		c->over = true;

@@ -205,6 +205,16 @@ def test_since(g):
                f"{what}: 400")
     tap.eq(status_of(g, "/observe", auth, ("Last-Event-ID", "a b"))[0], 400,
            "Last-Event-ID that is none: 400")
+    r = subprocess.run([gate.program("sallyportctl"), "guarantees", "--url",
+                        f"http://127.0.0.1:{g.port}"], capture_output=True,
+                       check=False, timeout=60)
+    tap.ok(r.returncode == 1 and b"nothing at /episodes" in r.stderr and
+           b"--location" in r.stderr, "a 404 without words is put in words",
+           r.stderr)
+    for word in ("2", "no", ""):
+        st, r = status_of(g, f"/observe?follow={word}", auth)
+        tap.ok(st == 400 and b"follow is 0 or 1" in r.body,
+               f"follow={word}: 400", (st, r.body))
 
 
 # ---- processes --------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include "ctl/ctl_socket.h"
 #include "http/h1_parse.h"
 
-enum { STATUS_UNAUTHORIZED = 401 };
+enum { STATUS_UNAUTHORIZED = 401, STATUS_NOT_FOUND = 404 };
 
 int
 ctl_ask_do(const struct ctl_ask *a, struct buf *out)
@@ -40,6 +40,17 @@ ctl_ask_do(const struct ctl_ask *a, struct buf *out)
 	}
 	text = ctl_record_get(buf_view(out), VIEW("error"));
 	text = ctl_record_get(text, VIEW("message"));
+	if (status == STATUS_NOT_FOUND && text.n == 0) {
+		(void)fprintf(stderr,
+		    "sallyportctl: 404: %s has nothing at %s: name the "
+		    "location that its configuration has for this with "
+		    "--location\n",
+		    a->http.url, a->http.location);
+		return CTL_ASK_REFUSED;
+	}
+	/* as doors say it */
+	if (text.n == 0)
+		text = ctl_record_get(buf_view(out), VIEW("detail"));
 	(void)fprintf(stderr, "sallyportctl: refused with status %u: %.*s\n",
 	    status, VIEW_ARG(text));
 	return CTL_ASK_REFUSED;

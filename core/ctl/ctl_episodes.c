@@ -472,7 +472,10 @@ read_or_put(int argc, char **argv)
 
 	if (argc != 3)
 		return usage();
-	rc = put_rest(&rest, argv[1], "/files?path=", argv[2]);
+	/* as diff prints it, or as a program inside has it */
+	rc = put_rest(&rest, argv[1],
+	    argv[2][0] == '/' ? "/files?path=" : "/files?path=/workspace/",
+	    argv[2]);
 	if (rc == SP_OK && put)
 		rc = fd_read_all(STDIN_FILENO, &in);
 	p.rest = buf_view(&rest).p;

@@ -16,6 +16,19 @@ query_raw(struct view query, struct view name)
 	return VIEW_NONE;
 }
 
+int
+query_flag(struct view query, struct view name, bool *out)
+{
+	struct view v = query_raw(query, name);
+
+	if (v.p == NULL)
+		return SP_OK;
+	if (!view_eq(v, VIEW("0")) && !view_eq(v, VIEW("1")))
+		return SP_E_SYNTAX;
+	*out = v.p[0] == '1';
+	return SP_OK;
+}
+
 static int
 hex(char c)
 {

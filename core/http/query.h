@@ -11,6 +11,11 @@
  */
 struct view query_raw(struct view query, struct view name);
 /*
+ * A member that is 0 or 1; *out stays as it is where there is none.
+ * Returns: 0; SP_E_SYNTAX it is something else.
+ */
+int query_flag(struct view query, struct view name, bool *out) must_check;
+/*
  * Decodes its value: appended to out.
  * Source:  RFC 3986 s2.1; "+" is no space.
  * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape, or it stands there

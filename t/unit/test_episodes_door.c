@@ -808,6 +808,8 @@ test_events(void)
 
 	open_gate();
 	make();
+	is(ask_file("GET", "/episodes/one/logs", "follow=2", NULL), 400,
+	    "follow is 0 or 1", "a flag");
 	s = ask("GET", "/episodes/one/events", NULL);
 	p = ask("POST", "/episodes/one/exec", "{\"argv\": [\"/bin/a\"]}");
 	hear_running(false);
