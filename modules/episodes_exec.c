@@ -6,12 +6,15 @@
  */
 #include "config.h"
 
+#include <signal.h>
+
 #include "base/b64.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "conf/conf_env.h"
 #include "episodes_call.h"
 #include "gate/episode_file.h"
+#include "gate/worker.h"
 #include "json/jwrite.h"
 
 enum {
@@ -47,6 +50,7 @@ struct episodes_exec {
 	struct process *p;
 	struct process_exit exit;
 	struct buf what; /* why it did not start, or its end is not clean */
+	struct buf because; /* it was killed with all of its episode's */
 	/* plain: what it said */
 	struct buf out[OUTPUTS];
 	unsigned stage; /* not started: where, 0 it was */
@@ -109,6 +113,10 @@ put_exit(const struct episodes_exec *x, struct jwrite *w)
 	jwrite_cstr(w, episode_file_end(e->end));
 	put_count(w, "exit_code", e->end == SANDBOX_END_EXIT, e->status);
 	put_count(w, "signal", e->end == SANDBOX_END_SIGNAL, e->status);
+	if (buf_len(&x->because) > 0) {
+		jwrite_key(w, "because");
+		jwrite_string(w, buf_view(&x->because));
+	}
 	jwrite_key(w, "output_cut");
 	jwrite_bool(w, e->cut);
 	jwrite_key(w, "usage");
@@ -308,12 +316,29 @@ on_writable(void *arg, bool closed)
 	give_credit(x);
 }
 
+/* Without memory for it the word is said without. */
+static void
+say_because(struct episodes_exec *x)
+{
+	struct episode *ep =
+	    x->fresh ? fresh_episode(x) : episodes_door_find(x->c);
+	const struct worker *w = ep != NULL ? worker_of(ep) : NULL;
+
+	if (buf_add_str(&x->because, "the worker failed") == SP_OK &&
+	    w != NULL && worker_state(w) == WORKER_FAILED)
+		(void)!buf_printf(&x->because, ": %.*s",
+		    VIEW_ARG(worker_why(w)));
+}
+
 static void
 on_exited(void *arg, const struct process_exit *e)
 {
 	struct episodes_exec *x = arg;
 
 	x->exit = *e;
+	/* a worker's failure is all that kills them all */
+	if (e->swept && e->end == SANDBOX_END_SIGNAL && e->status == SIGKILL)
+		say_because(x);
 	finish(x);
 }
 
@@ -503,6 +528,7 @@ episodes_exec_head(struct episodes_call *c)
 	buf_init(&x->line, EPISODES_RUN_MAX);
 	buf_init(&x->pending, PENDING_MAX);
 	buf_init(&x->what, MESSAGE_CONTROL_MAX * 2u);
+	buf_init(&x->because, MESSAGE_CONTROL_MAX);
 	buf_init(&x->out[OUT], SIZE_MAX / 4);
 	buf_init(&x->out[ERR], SIZE_MAX / 4);
 	x->arena = arena_new(ARENA_MAX);
@@ -607,6 +633,7 @@ episodes_exec_clear(struct episodes_call *c)
 	buf_clear(&x->line);
 	buf_clear(&x->pending);
 	buf_clear(&x->what);
+	buf_clear(&x->because);
 	buf_clear(&x->out[OUT]);
 	buf_clear(&x->out[ERR]);
 	mem_free(x);

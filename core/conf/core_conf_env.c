@@ -312,7 +312,9 @@ const struct conf_directive core_conf_env[] = {
 		    "ARGUMENT ... | frames PATH ARGUMENT ...",
 	    .doc =
 		"The environment's own server, in a sandbox of its own on "
-		"the same workspace.\nIt speaks MCP on standard input and "
+		"the same workspace.\nThe agent has one beside it where "
+		"there is an inside or a process: else commands\nrun on the "
+		"worker's side alone.\nIt speaks MCP on standard input and "
 		"output, or serves OpenEnv\n(WebSocket at /ws) or MCP "
 		"(Streamable HTTP at /mcp) at 127.0.0.1 and that port,\n"
 		"or speaks frames of JSON on standard input and output.\n"

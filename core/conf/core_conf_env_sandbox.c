@@ -263,8 +263,8 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .doc =
 		"How long one operation of the worker may take: a reset, a "
 		"step, a call of a\ntool; and a grader's program.\nPast it "
-		"the worker counts as failed, and only a reset of its episode "
-		"helps; 0 is\noff." },
+		"the worker counts as failed: all that runs in its episode is "
+		"killed, and\nonly a reset helps; 0 is off." },
 	{ .name = "lifetime",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_DURATION,

@@ -481,7 +481,9 @@ not_started(const struct exec *x)
 
 	say("not started: ", ctl_record_get(word, VIEW("error")));
 	if (!view_eq(stage, VIEW("\"exec\""))) {
-		say("at the stage ", stage);
+		/* "spec": before any, and the words are all there is */
+		if (!view_eq(stage, VIEW("\"spec\"")))
+			say("at the stage ", stage);
 		return EXIT_SANDBOX;
 	}
 	return number == ENOENT ? EXIT_NONE : EXIT_CANNOT;
@@ -501,6 +503,9 @@ exit_status(const struct exec *x)
 	if (view_eq(end, VIEW("\"exit\"")))
 		return (int)ctl_record_number(
 		    ctl_record_get(word, VIEW("exit_code")));
+	v = ctl_record_get(word, VIEW("because"));
+	if (v.n > 0)
+		say("killed: ", v);
 	if (view_eq(end, VIEW("\"signal\"")))
 		return EXIT_SIGNAL +
 		    (int)ctl_record_number(

@@ -447,6 +447,7 @@ void
 process_kill_all(struct episode *ep)
 {
 	struct buf b = BUF_INIT(32);
+	struct process *p;
 	int rc;
 
 	if (!ep->placed)
@@ -457,7 +458,10 @@ process_kill_all(struct episode *ep)
 		rc = wire_put_u32(&b, 0);
 	if (rc == SP_OK)
 		rc = wire_put_u8(&b, SIGKILL);
-	(void)!episode_send(ep->set, MESSAGE_PROCESS_SIGNAL, &b, rc, -1);
+	if (episode_send(ep->set, MESSAGE_PROCESS_SIGNAL, &b, rc, -1) != SP_OK)
+		return;
+	LIST_FOREACH (p, &ep->processes, link)
+		p->exit.swept = true;
 }
 
 void

@@ -17,6 +17,7 @@ struct process_exit {
 	unsigned status; /* exit status or signal */
 	uint64_t user_us, system_us, peak_bytes;
 	bool cut; /* a descendant held its output open: not waited for */
+	bool swept; /* process_kill_all() had killed it, had it not ended */
 };
 
 struct process_events {

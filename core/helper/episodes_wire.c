@@ -449,6 +449,17 @@ tell_not_started(struct episodes *e, uint32_t slot, uint32_t generation,
 	ep_send(e, MESSAGE_PROCESS_NOT_STARTED, &b, rc, -1);
 }
 
+/* slot_choose_sides() made no sandbox for that side. */
+static const char *
+why_no_side(uint8_t side)
+{
+	return side == SANDBOX_WORKER
+	    ? "the environment has no worker"
+	    : "the agent has no sandbox: the environment has a worker, and "
+	      "neither inside nor process; run it on the worker's side "
+	      "(--worker), or give the environment one of these";
+}
+
 int
 episodes_ask_run(struct episodes *e, struct channel_msg *m)
 {
@@ -481,7 +492,8 @@ episodes_ask_run(struct episodes *e, struct channel_msg *m)
 	if (rc == SP_E_EXISTS)
 		return SP_E_PROTO; /* it keeps its own numbers apart */
 	if (rc != SP_OK)
-		tell_not_started(e, slot, generation, handle, err_str(rc));
+		tell_not_started(e, slot, generation, handle,
+		    rc == SP_E_NOTFOUND ? why_no_side(side) : err_str(rc));
 	return SP_OK;
 }
 
