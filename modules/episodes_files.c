@@ -114,6 +114,9 @@ fail(struct episodes_call *c, enum sandbox_file_result result, struct view what)
 		    "it changed while it was read: ask again" },
 		[SANDBOX_FILE_FAILED] = { 500, "file_failed",
 		    "the sandbox could not do it" },
+		[SANDBOX_FILE_NO_LAYERS] = { 501, "no_layers",
+		    "with enforcement local the workspace has no layers to "
+		    "compare: diff needs enforcement linux" },
 	};
 
 	if (result >= sizeof(rows) / sizeof(rows[0]) ||

@@ -35,6 +35,7 @@ ENVIRONMENTS = {
                        "small_env:Action"),
     "broken": FRAMES % (BOOTSTRAP, "small_env:broken", "small_env:Action"),
     "none": "",
+    "local": "enforcement local; worker stdio /usr/bin/python3 {f}/mcp.py;",
 }
 LAUNCHED = """
     process teller { trust workload; command /usr/bin/python3 {f}/teller.py; }
@@ -318,6 +319,46 @@ def checked(d):
         tap.eq(d.ctl("env", *args)[0], 2, "usage: env " + " ".join(args))
 
 
+def local(d):
+    """Without walls there is no diff, which is no failure."""
+    rc, out, err = d.ctl("env", "check", "--step", '{"move": 1}', "local")
+    tap.ok(rc == 0 and b"it works" in out and
+           b"not had with enforcement local" in out,
+           "env check of one with enforcement local", out + err)
+    ep = d.create("local")
+    rc, out, err = d.ctl("diff", ep)
+    tap.ok(rc == 1 and b"501" in err and b"enforcement local" in err,
+           "which has no diff", out + err)
+    tap.eq(d.ctl("put", ep, "sub/f", stdin=b"put\n")[0], 0,
+           "a path relative to the workspace")
+    tap.eq([d.ctl("read", ep, x)[1] for x in ("sub/f", "/workspace/sub/f")],
+           [b"put\n", b"put\n"], "is read as such")
+    d.ctl("end", ep)
+
+
+def sides(d):
+    """Commands of the agent's where it has no side, or loses it."""
+    rc, _, err = d.ctl("exec", "plain", "--", "true")
+    tap.ok(rc == 125 and b"--worker" in err and b"inside" in err and
+           b"stage" not in err, "exec where there is a worker alone", err)
+    tap.eq(d.ctl("exec", "--worker", "plain", "--", "true")[0], 0,
+           "is with --worker")
+    rc, _, err = d.ctl("exec", "--worker", "none", "--", "true")
+    tap.ok(rc == 125 and b"has no worker" in err, "where there is none", err)
+    ep = d.create("beside")
+    gate.until(lambda: d.settled(ep), "a worker")
+    p = subprocess.Popen([gate.program("sallyportctl"), "-S", d.socket,
+                          "exec", "--in", ep, "--", "/bin/sh", "-c",
+                          "echo up; sleep 600"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    tap.eq(p.stdout.readline(), b"up\n", "a command of the agent's")
+    d.tool(ep, "die")
+    _, err = p.communicate(timeout=gate.PATIENCE)
+    tap.ok(p.returncode == 137 and b"the worker failed: " in err,
+           "dies with the worker, and says so", (p.returncode, err))
+    d.ctl("end", ep)
+
+
 def frames(d):
     ep = d.create("small")
     got = gate.until(lambda: d.settled(ep), "a worker")
@@ -412,6 +453,8 @@ def main():
         deadline(d)
         logs(d, ep)
         checked(d)
+        local(d)
+        sides(d)
         frames(d)
         bad_frames(d)
         beside(d)

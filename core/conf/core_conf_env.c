@@ -256,7 +256,12 @@ const struct conf_directive core_conf_env[] = {
 	    .args = "linux | local",
 	    .doc = "With linux episodes run in sandboxes that the kernel "
 		   "keeps.\nWith local they are plain processes, for "
-		   "development; nothing is guaranteed." },
+		   "development; nothing is guaranteed.\nThere is then no "
+		   "/workspace: programs start in a directory of the episode's "
+		   "own, a copy\nof the seed in /tmp, and its files are read "
+		   "and put as those of /workspace.\nNor is there a diff, a "
+		   "network or a HOME of its own, or a bound on memory or "
+		   "processes." },
 	{ .name = "workspace",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_PATH,

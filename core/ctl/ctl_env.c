@@ -379,7 +379,11 @@ look(struct check *c)
 
 	begin_line(c, "changes");
 	if (!request(c, "GET", "/diff", VIEW_NONE)) {
-		say_failed(c);
+		if (is_code(c, VIEW("no_layers")))
+			end_line(c, "refused",
+			    VIEW("not had with enforcement local"));
+		else
+			say_failed(c);
 		return;
 	}
 	for (v = buf_view(&c->out); v.n > 0; v = view_from(v, at + 1), n++)

@@ -335,7 +335,7 @@ heard_file_done(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	size = wire_u64(w);
 	what = wire_bytes(w);
 	if (wire_done(w) != SP_OK || result == 0 ||
-	    result > SANDBOX_FILE_FAILED)
+	    result > SANDBOX_FILE_NO_LAYERS)
 		return SP_E_PROTO;
 	op = op_find(s, request);
 	if (op == NULL)

@@ -166,6 +166,7 @@ file_result(enum sandbox_file_result r)
 	case SANDBOX_FILE_NO_SPACE:
 	case SANDBOX_FILE_BUSY:
 	case SANDBOX_FILE_FAILED:
+	case SANDBOX_FILE_NO_LAYERS:
 		break;
 	}
 	return GRADING_FAILED;

@@ -86,6 +86,7 @@ void ws_remove(const struct ws *w, const char *path, uint64_t deadline_ms,
  * Its cost is in the changes.  The caller has frozen the sandbox.
  * Parameters: bounds, entries (TOO_LARGE), time; compared bytes: what lies
  *          beyond is told as UNCOMPARED.  BUSY: it changed nevertheless.
+ *          NO_LAYERS: there is no upper layer.
  */
 void ws_diff(const struct ws *w, const struct tree_bounds *bounds,
     struct ws_answer *a);

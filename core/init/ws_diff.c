@@ -369,7 +369,7 @@ diff(struct differ *d)
 		d->bounds->deadline_ms };
 	int rc;
 
-	rc = d->w->upper < 0 ? SP_E_ARG : begin(d);
+	rc = begin(d);
 	if (rc == SP_OK)
 		rc = tree_walk_with(d->w->upper, &b, &v, d, NULL);
 	/* what was there is not, though all inside is frozen */
@@ -384,6 +384,10 @@ ws_diff(const struct ws *w, const struct tree_bounds *bounds,
 	int rc;
 
 	ws_place_begin(a);
+	if (w->upper < 0) {
+		a->result = SANDBOX_FILE_NO_LAYERS;
+		return;
+	}
 	memset(&d, 0, sizeof(d));
 	d.w = w;
 	d.bounds = bounds;

@@ -158,6 +158,7 @@ enum sandbox_file_result {
 	SANDBOX_FILE_NO_SPACE,
 	SANDBOX_FILE_BUSY, /* changed under the reader */
 	SANDBOX_FILE_FAILED,
+	SANDBOX_FILE_NO_LAYERS, /* enforcement local: nothing to compare */
 };
 
 /* What an entry of a file system is. */

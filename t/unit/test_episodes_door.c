@@ -738,8 +738,10 @@ test_files(void)
 	static const unsigned char rows[][2] = { { SANDBOX_FILE_NOT_FOUND, 0 },
 		{ SANDBOX_FILE_ESCAPES, 1 }, { SANDBOX_FILE_SPECIAL, 2 },
 		{ SANDBOX_FILE_TOO_LARGE, 3 }, { SANDBOX_FILE_NO_SPACE, 4 },
-		{ SANDBOX_FILE_BUSY, 5 }, { SANDBOX_FILE_FAILED, 6 } };
-	static const unsigned status[] = { 404, 403, 415, 413, 507, 409, 500 };
+		{ SANDBOX_FILE_BUSY, 5 }, { SANDBOX_FILE_FAILED, 6 },
+		{ SANDBOX_FILE_NO_LAYERS, 7 } };
+	static const unsigned status[] = { 404, 403, 415, 413, 507, 409, 500,
+		501 };
 	struct buf b = BUF_INIT(4096);
 	struct mux_stream *s;
 	size_t i;

@@ -483,7 +483,7 @@ test_diff_plain(int top)
 	tap_ok(i > 3 && i < 100, "without memory it says so (%d)", i);
 	w.upper = -1;
 	ws_diff(&w, &no_bounds, &a);
-	is_result(&a, SANDBOX_FILE_FAILED, "no upper layer");
+	is_result(&a, SANDBOX_FILE_NO_LAYERS, "no upper layer");
 	ws_snapshot(&w, lower, &no_bounds, &a);
 	is_result(&a, SANDBOX_FILE_FAILED, "nor a snapshot of it");
 	close(lower);
