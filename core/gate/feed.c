@@ -210,6 +210,7 @@ feed_reset(struct feed *f)
 	LIST_FOREACH (r, &f->readers, link) {
 		if (r->missed == 0)
 			r->missed_at = r->next;
+		r->missed_reset = true;
 		if (r->next < end && r->missed != FEED_UNKNOWN)
 			r->missed += end - r->next;
 		r->next = 0;
@@ -326,6 +327,14 @@ feed_put(struct feed *f, enum feed_type type, struct view data)
 		loop_task_post(f->set->task);
 }
 
+const char *
+feed_lost_reason(int rc)
+{
+	if (rc == SP_E_LIMIT)
+		return "too large";
+	return rc == SP_E_NOMEM ? "memory" : "malformed";
+}
+
 /* What came from a worker or a client, as strict JSON on one line. */
 static void
 feed_put_strict(struct feed *f, enum feed_type type, struct view data)
@@ -340,10 +349,7 @@ feed_put_strict(struct feed *f, enum feed_type type, struct view data)
 	if (rc == SP_OK)
 		feed_put(f, type, buf_view(&text));
 	else
-		feed_add_gap(f, type, 1,
-		    rc == SP_E_LIMIT       ? "too large"
-			: rc == SP_E_NOMEM ? "memory"
-					   : "malformed");
+		feed_add_gap(f, type, 1, feed_lost_reason(rc));
 	buf_clear(&text);
 }
 
@@ -413,6 +419,7 @@ feed_read_start(struct feed *f, struct feed_reader *r)
 	r->at = (struct feed_log_at){ .block = 0 };
 	r->missed = feed_missed(f, r);
 	r->missed_at = r->next;
+	r->missed_reset = r->resets < f->resets;
 	if (r->resets != f->resets || r->missed > 0)
 		r->next = 0;
 	r->resets = f->resets;
@@ -488,7 +495,8 @@ feed_read_missed(const struct feed *f, struct feed_reader *r, struct buf *out)
 	int rc;
 
 	if (r->missed > 0) {
-		rc = feed_put_missing(&ev, r->missed, "reset", f->resets, out);
+		rc = feed_put_missing(&ev, r->missed,
+		    r->missed_reset ? "reset" : "unknown", f->resets, out);
 		if (rc == SP_OK)
 			r->missed = 0;
 		return rc;

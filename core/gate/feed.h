@@ -53,6 +53,8 @@ void feed_add(struct feed *f, enum feed_type type, struct view data);
  */
 void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
     const char *reason);
+/* The word for what did not become an event. */
+const char *feed_lost_reason(int rc);
 /*
  * Denied connections come as fast as the workload likes: false when there
  * were FEED_DENIES of them in this second; those are told as a gap.
@@ -90,15 +92,16 @@ struct feed_reader {
 	LIST_ENTRY(feed_reader) link;
 	struct feed *feed; /* NULL: it does not read */
 	struct feed_log_at at;
-	uint64_t missed, missed_at; /* not read before a reset */
+	uint64_t missed, missed_at; /* not read, from that number on, */
+	bool missed_reset; /* before a reset */
 	bool waits; /* was told AGAIN */
 	bool more; /* and that though there is more: it is the others' turn */
 	unsigned budget; /* blocks of a file until the others' turn */
 };
 /*
  * All of the rest is zeroed.  What cannot be read any more for a reset comes
- * first, as a gap, and then all from 0 on; likewise, with nobody knowing how
- * many, for a number that is not given out yet.
+ * first, as a gap, and then all from 0 on; likewise, as "unknown", for a number
+ * that is not given out yet.
  */
 void feed_read_start(struct feed *f, struct feed_reader *r);
 void feed_read_stop(struct feed_reader *r); /* of one that reads, or not */

@@ -613,7 +613,7 @@ test_feed_limit(void)
 	tester_drain(&t);
 	tap_ok(view_starts(view_str(tester_text(&t)),
 		   VIEW("{\"seq\":99,\"type\":\"gap\",\"data\":{\"lost\":null,"
-			"\"reason\":\"reset\"}}\n{\"seq\":0,")),
+			"\"reason\":\"unknown\"}}\n{\"seq\":0,")),
 	    "limit: which is told");
 	tester_end(&t);
 	tester_begin(&t, FEED_PROCESS, 0);
@@ -716,11 +716,12 @@ test_feed_back(void)
 	    "gap\",\"data\":{\"lost\":4,\"reason\":\"reset\"},\"resets\":2}",
 	    "what was after an id of before resets is counted");
 	back(1, 1, "gap\",\"data\":{\"lost\":1,", "of one reset");
-	back(1, 3, "gap\",\"data\":{\"lost\":null,",
+	back(1, 3, "gap\",\"data\":{\"lost\":null,\"reason\":\"reset\"",
 	    "a number that was never: nobody knows");
-	back(7, 1, "gap\",\"data\":{\"lost\":null,", "nor of a reset to come");
+	back(7, 1, "gap\",\"data\":{\"lost\":null,\"reason\":\"unknown\"",
+	    "nor of a reset to come");
 	back(2, 1, "process\"", "of now: from there on");
-	back(2, 9, "gap\",\"data\":{\"lost\":null,",
+	back(2, 9, "gap\",\"data\":{\"lost\":null,\"reason\":\"unknown\"",
 	    "none of now: nobody knows");
 	episode.resets = 40;
 	news(EPISODE_MADE);
