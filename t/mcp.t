@@ -294,7 +294,9 @@ def refusals(d):
            "no such door")
     got = d.ask("POST", "/keyed", "{}")
     tap.eq((got[0], got[1]["WWW-Authenticate"], got[2]),
-           (401, "Bearer", b'{"detail":"Unauthorized"}'), "no token")
+           (401, "Bearer",
+            b'{"detail":"Unauthorized","reason":"a bearer token is needed '
+            b'here: send Authorization: Bearer TOKEN"}'), "no token")
     for host, origin, want in (("localhost:1", None, 200),
                                ("[::1]:1", "http://localhost:6274", 200),
                                ("evil.example.com", None, 403),

@@ -190,8 +190,11 @@ def test_refused(g):
                      accept)[0], 401, "another's token: 401")
     tap.eq(status_of(g, "/observe", auth, accept)[0], 503,
            "no episode: 503")
-    tap.eq(status_of(g, "/observe?episode=none", auth, accept)[0], 404,
-           "none of that id: 404")
+    st, r = status_of(g, "/observe?episode=none", auth, accept)
+    got = json.loads(r.body)
+    tap.ok((st, got["detail"]) == (404, "Not Found") and
+           "no episode of that id" in got["reason"],
+           "none of that id: 404, and why", (st, got))
     tap.eq(status_of(g, "/observe", auth, accept, method="POST")[0], 405,
            "observers use GET")
     tap.eq(status_of(g, "/observe", auth, ("Accept", "application/json"))[0],

@@ -139,7 +139,7 @@ door_episode_only(struct gate_request *r, const struct conf_environment *env,
 		    "there are several episodes: name one with X-Episode-Id or "
 		    "?episode=");
 	if (session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
-		return gate_deny(r, 401, GATE_KEY_NEEDED,
+		return gate_deny(r, 401, "key_needed",
 		    "that key is no session's");
 	return gate_deny(r, 400, "episode_needed",
 	    "there are several episodes, and a name does not open one here: "
@@ -157,13 +157,14 @@ door_episode_named(struct gate_request *r, const struct conf_environment *env,
 	/* that there is one of that id is not told to those who may not ask */
 	if (r->location->token == NULL && !r->orchestrator &&
 	    door_count(set, env, &one) > 1)
-		return gate_deny(r, 401, GATE_KEY_NEEDED,
+		return gate_deny(r, 401, "key_needed",
 		    "there are several episodes, and an id does not "
 		    "authorise: send the key of the session that is named as "
 		    "the episode, or use a location with a token");
 	if (ep == NULL || !door_serves(ep, env))
 		return gate_deny(r, 404, "unknown_episode",
-		    "there is no episode of that id");
+		    "this location has no episode of that id: see X-Episode-Id "
+		    "and ?episode=");
 	*out = ep;
 	return GATE_PASS;
 }

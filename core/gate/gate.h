@@ -98,8 +98,8 @@ struct gate_request {
 	uint64_t number;
 };
 
-/* Code of a 401 that a door gives its reason with. */
-#define GATE_KEY_NEEDED "key_needed"
+/* Code of a 404 that looks as openenvd's, without a reason. */
+#define GATE_UNKNOWN_URL "unknown_url"
 
 /* A hook's refusal.  code, reason: static, or the exchange's arena. */
 static inline enum gate_verdict

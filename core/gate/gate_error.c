@@ -75,8 +75,9 @@ gate_door_body(unsigned status, const char *code, struct view message,
 		jwrite_cstr(&w, "Method Not Allowed");
 	else
 		jwrite_string(&w, message);
-	/* here a token of some sort would not do */
-	if (status == 401 && strcmp(code, GATE_KEY_NEEDED) == 0) {
+	/* of a path that is none nothing is said */
+	if (status == 401 ||
+	    (status == 404 && strcmp(code, GATE_UNKNOWN_URL) != 0)) {
 		jwrite_key(&w, "reason");
 		jwrite_string(&w, message);
 	}

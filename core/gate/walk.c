@@ -692,7 +692,7 @@ walk_route(struct walk *w)
 	if (!route_find(server, w->r.path, &found)) {
 		w->r.outcome = "not_found";
 		w->r.door = walk_has_doors(server);
-		walk_error(w, 404, "unknown_url",
+		walk_error(w, 404, GATE_UNKNOWN_URL,
 		    "no location of this gateway has that path: check the "
 		    "base URL");
 		return SP_E_NOTFOUND;
@@ -719,8 +719,11 @@ walk_token(struct walk *w)
 	}
 	w->r.outcome = "unauthorized";
 	walk_error(w, 401, "invalid_token",
-	    "a bearer token is needed here: send Authorization: Bearer "
-	    "TOKEN");
+	    head_count(&w->x->request.fields, VIEW("Authorization")) == 0
+		? "a bearer token is needed here: send Authorization: Bearer "
+		  "TOKEN"
+		: "what Authorization holds is not the token of this location: "
+		  "send that as Bearer TOKEN");
 	return SP_E_DENIED;
 }
 

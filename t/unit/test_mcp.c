@@ -374,7 +374,7 @@ test_grader_arguments(void)
 	    ERROR("1", "-32602", "Tool not found"), "without privilege");
 	tap_ok(grade.n == 0 && w.calls == 0, "nothing was done");
 	is(ask("POST", "/mcp/grader", "", RPC("1", "ping")), 401,
-	    "{\"detail\":\"Unauthorized\"}", "no token");
+	    "...,\"reason\":\"a bearer token is needed", "no token");
 	finish();
 }
 
