@@ -373,8 +373,9 @@ def frames(d):
     tap.eq(d.worker(ep, "state")["result"],
            {"episode_id": "e", "step_count": 1}, "its state")
     got = d.worker(ep, "step", '{"move": "raise"}')
-    tap.ok("422" in got and "environment operation failed" in got,
-           "a step that raises", got)
+    tap.ok("422" in got and "environment operation failed" in got and
+           "see sallyportctl logs ID" in got,
+           "a step that raises, and where it is told why", got)
     got = d.worker(ep)["stderr"]
     tap.ok("that move is not allowed" in got
            and "a word on standard output" in got,

@@ -43,6 +43,15 @@ usage(void)
 	return EXIT_USAGE;
 }
 
+/* The code of an error whose cause its standard error may tell. */
+static bool
+is_workers(struct view code)
+{
+	return view_eq(code, VIEW("\"worker_error\"")) ||
+	    view_eq(code, VIEW("\"worker_gone\"")) ||
+	    view_eq(code, VIEW("\"worker_timeout\""));
+}
+
 void
 ctl_episodes_complain(unsigned status, struct view body)
 {
@@ -53,6 +62,10 @@ ctl_episodes_complain(unsigned status, struct view body)
 	if (ctl_record_string(ctl_record_get(v, VIEW("message")), &text) == 0)
 		ctl_text_print(stderr, buf_view(&text), NULL);
 	(void)fputc('\n', stderr);
+	if (is_workers(ctl_record_get(v, VIEW("code"))))
+		(void)fprintf(stderr,
+		    "sallyportctl: what the worker wrote of "
+		    "it: see sallyportctl logs ID\n");
 	buf_clear(&text);
 }
 
