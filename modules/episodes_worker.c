@@ -155,7 +155,8 @@ read_asked(struct view text, struct asked *out)
 	int64_t ms = 0;
 	int rc = SP_E_SYNTAX, more;
 
-	*out = (struct asked){ .ask.data = VIEW("{}") };
+	*out = (struct asked){ .ask.data = VIEW("{}"),
+		.ask.whose = WORKER_OPERATORS };
 	jscan_init(&s, text, 0);
 	if (jscan_peek(&s) == JSCAN_OBJECT)
 		rc = jscan_enter(&s);

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "gate/bound.h"
 #include "gate/door.h"
-#include "gate/feed.h"
 #include "gate/websock.h"
 #include "http/query.h"
 #include "json/jrpc.h"
@@ -183,49 +182,6 @@ socket_leave(struct socket *s, bool close)
 
 /* ---- what came of it ------------------------------------------------------ */
 
-/*
- * The seed's event of it, for observers.
- * Source: openenvd: {"source":"daemon","operation":..,"request":..,"response"}
- */
-static void
-tell_feed(const struct lifecycle_run *run, const char *operation,
-    struct view response)
-{
-	struct feed *f =
-	    run->lease->ep != NULL ? feed_of(run->lease->ep) : NULL;
-	struct buf out = BUF_INIT(buf_len(&run->data) + response.n + 128);
-	int rc;
-
-	if (f == NULL)
-		return;
-	rc = buf_printf(&out,
-	    "{\"source\":\"daemon\",\"operation\":\"%s\",\"request\":",
-	    operation);
-	if (rc == SP_OK)
-		rc = buf_add_view(&out, buf_view(&run->data));
-	if (rc == SP_OK)
-		rc = buf_add_str(&out, ",\"response\":");
-	if (rc == SP_OK)
-		rc = buf_add_view(&out, response);
-	if (rc == SP_OK)
-		rc = buf_add_char(&out, '}');
-	if (rc == SP_OK)
-		feed_add(f, FEED_HARNESS, buf_view(&out));
-	buf_clear(&out);
-}
-
-static bool
-calls_tool(const struct lifecycle_run *run)
-{
-	struct view data = buf_view(&run->data);
-	struct jscan_span method;
-	struct jscan s;
-
-	jscan_init(&s, data, 0);
-	return jscan_find(data, VIEW("method"), &method) == 1 &&
-	    jscan_is(&s, &method, VIEW("tools/call"));
-}
-
 static void
 answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
 {
@@ -238,10 +194,6 @@ answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
 	struct buf frame = BUF_INIT(body.n + FRAME_OVERHEAD);
 	int rc = lifecycle_frame_reply(&frame, types[run->op], body);
 
-	if (run->op == LIFECYCLE_STEP)
-		tell_feed(run, "step", body);
-	else if (run->op == LIFECYCLE_MCP && calls_tool(run))
-		tell_feed(run, "mcp", body);
 	socket_send(s, rc, &frame);
 }
 

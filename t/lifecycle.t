@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -19,6 +20,7 @@ from wsock import Refused, Socket  # noqa: E402
 FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
 SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "orchestrator-token-of-this-test"
+OBSERVER = "observer-token-of-this-test"
 ENVIRONMENTS = {"full": 2, "one": 1, "plain": 1, "bare": 1, "broken": 1}
 DOORS = {
     "/ws": "lifecycle; environment full; grace 1h;",
@@ -26,6 +28,8 @@ DOORS = {
     "/shared": "lifecycle; environment one; shared on;",
     "/bare": "lifecycle; environment bare;",
     "/broken": "lifecycle; environment broken;",
+    "/observe": "observe; environment full; stream harness_events; "
+                "token env:SP_OBSERVER;",
     "/off": "lifecycle; environment full; allow_lifecycle off;",
     "/reset": "lifecycle_plain; environment plain;",
     "/step": "lifecycle_plain; environment plain;",
@@ -64,11 +68,12 @@ class Daemon(gate.Gate):
                 f"uid {uid + i * 4096} 4096; }} }}\n")
         text += "server { listen 127.0.0.1:0;\n"
         for path, words in DOORS.items():
-            key = "" if "mcp" in words else "token env:SP_TOKEN;"
+            key = "" if "mcp" in words or "token" in words \
+                else "token env:SP_TOKEN;"
             text += f"  location {path} {{ {words} {key} }}\n"
         super().__init__(text + "}\n", main=f"control {self.socket};\n"
                          f"access_log {folder}/access.log;",
-                         env={"SP_TOKEN": TOKEN})
+                         env={"SP_TOKEN": TOKEN, "SP_OBSERVER": OBSERVER})
         self.access = os.path.join(folder, "access.log")
 
     def episodes(self, env=None):
@@ -221,6 +226,38 @@ def failures(d, ws):
     bare = d.connect("/bare")
     tap.eq(reset(bare), observed({}), "an environment without worker")
     bare.close()
+
+
+def told(d):
+    """Every step and call that reached the worker is an event."""
+    ws = d.connect()
+    reset(ws, episode_id="told")
+    step(ws, n=1)
+    step(ws, refuse=True)
+    d.ctl("worker", "told", "step", '{"n": 2}')
+    tool(ws, "die")
+    tap.ok(fault(step(ws, n=3), "worker_gone"), "a worker that is gone")
+    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
+    c.request("GET", "/observe?episode=told&follow=0",
+              headers={"Authorization": f"Bearer {OBSERVER}"})
+    got = [json.loads(x[6:])["data"] for x in
+           c.getresponse().read().decode().split("\n")
+           if x.startswith("data: ")]
+    c.close()
+    tap.eq([(e["principal"], e["operation"],
+             e.get("error", {}).get("code"), e["response"] is None)
+            for e in got],
+           [("orchestrator", "step", None, False),
+            ("orchestrator", "step", "worker_error", True),
+            ("operator", "step", None, False),
+            ("orchestrator", "mcp", "worker_gone", True)],
+           "what reached a worker is told, also what failed")
+    tap.ok(got[1]["request"] == {"refuse": True} and
+           "no such move" in got[1]["error"]["message"],
+           "with what was asked, and why", got[1])
+    ws.send({"type": "close"})
+    ws.receive()
+    gate.until(lambda: len(d.episodes("full")) == 1, "the end of one")
 
 
 # ---- several ----------------------------------------------------------------
@@ -477,6 +514,7 @@ with tempfile.TemporaryDirectory() as tmp:
         conn = protocol(daemon)
         sandboxes(daemon, conn)
         failures(daemon, conn)
+        told(daemon)
         several(daemon, conn)
         conn = broken_connections(daemon, conn)
         shared(daemon)

@@ -161,6 +161,16 @@ def grading(d, ep):
             got[-1]["data"]["request"]["params"]["arguments"],
             got[-1]["data"]["response"]["id"]),
            ("daemon", "mcp", {"q": 1}, 5), "what was asked and answered")
+    d.ask("POST", "/mcp/grader", rpc(6, "tools/call", name="echo",
+                                     arguments={}),
+          Authorization="Bearer " + TOKEN)
+    d.ctl("worker", ep, "step", '{"n": 1}')
+    got = [e["data"] for e in d.grade("get_trajectory")
+           if e["type"] == "harness_event"][-3:]
+    tap.eq([(e["operation"], e["principal"],
+             e.get("error", {}).get("code")) for e in got],
+           [("mcp", "agent", None), ("mcp", "grader", None),
+            ("step", "operator", "worker_error")], "by whom, and what failed")
 
 
 def agent(d, ep):

@@ -5,8 +5,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "gate/feed.h"
-#include "json/jwrite.h"
 
 /* ---- its life ---------------------------------------------------------------- */
 
@@ -78,34 +76,6 @@ mcp_call_end(struct mcp_call *k, const char *outcome, struct buf *answer,
 	buf_clear(answer);
 }
 
-/* What an observer sees of a call that the worker answered. */
-static void
-call_feed(const struct mcp_call *k, struct view response)
-{
-	struct episode *ep = mcp_episode(k->client);
-	struct buf b = BUF_INIT(MCP_ANSWER_MAX * 2);
-	struct jwrite w;
-
-	if (ep == NULL || !k->fed)
-		return;
-	jwrite_init(&w, &b);
-	jwrite_object(&w);
-	jwrite_key(&w, "source");
-	jwrite_cstr(&w, "daemon");
-	jwrite_key(&w, "operation");
-	jwrite_cstr(&w, "mcp");
-	jwrite_key(&w, "request");
-	jwrite_span(&w, buf_view(&k->text));
-	jwrite_key(&w, "response");
-	jwrite_span(&w, response);
-	jwrite_end_object(&w);
-	if (jwrite_finish(&w) == SP_OK)
-		feed_add(feed_of(ep), FEED_HARNESS, buf_view(&b));
-	else
-		feed_add_gap(feed_of(ep), FEED_HARNESS, 1, "memory");
-	buf_clear(&b);
-}
-
 static void
 call_done(void *arg, enum worker_result result, struct view body)
 {
@@ -118,8 +88,6 @@ call_done(void *arg, enum worker_result result, struct view body)
 		rc = mcp_text_list(k->client, body, &out);
 	else if (result == WORKER_OK)
 		rc = buf_add_view(&out, body);
-	if (result == WORKER_OK)
-		call_feed(k, body);
 	mcp_call_end(k, call_outcome(result, body), &out, rc);
 }
 

@@ -120,7 +120,7 @@ struct mcp_call {
 	struct bound_ticket turn; /* a place of its own */
 	struct worker_call *wc; /* NULL: it is not with the worker */
 	struct worker_watch ready; /* initialize waits for the worker */
-	bool waits, list, fed, own;
+	bool waits, list, own;
 	void *ctx; /* of a tool of the door's own */
 };
 

@@ -186,7 +186,6 @@ call_tool(struct mcp_call *k, const struct jrpc *m,
 		mcp_call_free(k);
 		return SP_E_NOMEM;
 	}
-	k->fed = true;
 	return mcp_call_send(k);
 }
 

@@ -88,12 +88,45 @@ call_over(struct worker_call *c, bool forgotten)
 		b->ops->over(c->w->back, c, forgotten);
 }
 
+/* Once of each that was sent, for those who observe the episode. */
+static void
+call_told(struct worker_call *c, const char *code, struct view body)
+{
+	struct worker *w = c->w;
+	const struct worker_world *world = &w->set->world;
+	const struct worker_told t = { .step = c->op == WORKER_STEP,
+		.whose = c->whose,
+		.request = buf_view(&c->data),
+		.code = code,
+		.body = body };
+
+	if (c->feeds && c->number != 0 && w->ep != NULL && world->told != NULL)
+		world->told(world->arg, w->ep, &t);
+	c->feeds = false;
+}
+
+static void
+call_told_result(struct worker_call *c, enum worker_result result,
+    struct view body)
+{
+	static const char *const codes[] = {
+		[WORKER_ERROR] = "worker_error",
+		[WORKER_GONE] = "worker_gone",
+		[WORKER_TIMEOUT] = "worker_timeout",
+		[WORKER_BUSY] = "worker_busy",
+		[WORKER_NONE] = "no_worker",
+	};
+
+	call_told(c, codes[result], body);
+}
+
 /* Its result: told with the end of this turn. */
 static void
 call_end(struct worker_call *c, enum worker_result result, struct view body)
 {
 	struct worker *w = c->w;
 
+	call_told_result(c, result, body);
 	call_take(c);
 	if (c->caller == NULL) {
 		call_free(c);
@@ -610,6 +643,7 @@ call_read(struct worker_call *c, struct view data)
 	struct worker_rpc r;
 	int rc;
 
+	c->feeds = c->op == WORKER_STEP;
 	buf_init(&c->data, SIZE_MAX);
 	buf_init(&c->body, WORKER_WHY_MAX);
 	if (c->op == WORKER_STATE)
@@ -620,6 +654,8 @@ call_read(struct worker_call *c, struct view data)
 	rc = worker_rpc_read(buf_view(&c->data), &r);
 	c->id = worker_rpc_raw(&r, &r.id);
 	c->token = worker_rpc_raw(&r, &r.meta_token);
+	c->feeds = rc == SP_OK && r.has_method &&
+	    jscan_is(&r.s, &r.method, VIEW("tools/call"));
 	return rc;
 }
 
@@ -717,6 +753,8 @@ worker_forget(struct worker_call *c, struct view reason)
 		return;
 	}
 	/* it has left, or its answer is waited for: nobody hears of that */
+	call_told(c, "client_gone",
+	    VIEW("who asked did not wait for the answer"));
 	worker_hold(c, false);
 	call_over(c, true);
 	if (call_cancel(c, reason))
@@ -811,6 +849,7 @@ worker_answer(struct worker_call *c, enum worker_result result,
 	struct worker *w = c->w;
 	void *arg = c->arg;
 
+	call_told_result(c, result, body);
 	call_over(c, false);
 	if (c->op == WORKER_STEP && result == WORKER_OK)
 		w->steps++;

@@ -33,6 +33,7 @@ struct worker_call {
 	enum worker_place place;
 	enum worker_op op;
 	enum worker_whose whose;
+	bool feeds; /* a step or tools/call that nobody was told of yet */
 	struct buf data;
 	struct view id, token; /* raw, in data: of WORKER_MCP; or empty */
 	uint64_t timeout_ms; /* 0 none */
@@ -124,6 +125,15 @@ struct worker {
 	struct worker_watch *cursor; /* the next to be told */
 };
 
+/* A step or tools/call that was sent to a worker, and what came of it. */
+struct worker_told {
+	bool step;
+	enum worker_whose whose;
+	struct view request;
+	const char *code; /* NULL: it was answered */
+	struct view body; /* the answer, else words: may be empty */
+};
+
 /* What the set needs of the gate. */
 struct worker_world {
 	struct loop *loop;
@@ -135,6 +145,9 @@ struct worker_world {
 	 * one JSON object.  NULL: nobody cares.
 	 */
 	void (*event)(void *arg, struct episode *ep, struct view json);
+	/* NULL: nobody cares. */
+	void (
+	    *told)(void *arg, struct episode *ep, const struct worker_told *t);
 	/* So many were no such thing; 0: nobody knows.  NULL: nobody cares. */
 	void (*lost)(void *arg, struct episode *ep, uint64_t n,
 	    const char *reason);

@@ -254,34 +254,6 @@ fake_answer(enum worker_result result, const char *body)
 	c->used = false;
 }
 
-/* ---- feeds ------------------------------------------------------------------ */
-
-struct feed {
-	struct buf last;
-	unsigned n;
-};
-static struct feed fake_feed = { .last = BUF_INIT(1 << 20) };
-
-struct feed *__wrap_feed_of(struct episode *ep);
-void __wrap_feed_add(struct feed *f, enum feed_type type, struct view data);
-
-struct feed *
-__wrap_feed_of(struct episode *ep)
-{
-	(void)ep;
-	return &fake_feed;
-}
-
-void
-__wrap_feed_add(struct feed *f, enum feed_type type, struct view data)
-{
-	if (type != FEED_HARNESS) /* the gate's own, of processes */
-		return;
-	f->n++;
-	buf_reset(&f->last, 1 << 20);
-	(void)!buf_add_view(&f->last, data);
-}
-
 /* ---- the log of operations -------------------------------------------------- */
 
 static char fake_logged[256];

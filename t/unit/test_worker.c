@@ -544,6 +544,9 @@ test_deadline(void)
 	answer(&t, WORKER_TIMEOUT, "it did not answer in 20 ms (timeout)",
 	    "past its time");
 	answer(&u, WORKER_GONE, NULL, "what waited is gone");
+	tap_ok(view_starts(buf_view(&events_told),
+		   VIEW("0 step {} worker_timeout: it did")),
+	    "observers are told");
 	tap_is_int(worker_state(w), WORKER_FAILED, "it counts as failed");
 	world_close();
 	environment.worker_start_ms = 20;

@@ -83,6 +83,17 @@ world_event(void *arg, struct episode *e, struct view json)
 }
 
 static inline void
+world_told(void *arg, struct episode *e, const struct worker_told *t)
+{
+	(void)arg;
+	(void)e;
+	buf_reset(&events_told, 1 << 20);
+	(void)!buf_printf(&events_told, "%d %s %.*s %s: %.*s", (int)t->whose,
+	    t->step ? "step" : "mcp", VIEW_ARG(t->request),
+	    t->code != NULL ? t->code : "ok", VIEW_ARG(t->body));
+}
+
+static inline void
 world_lost(void *arg, struct episode *e, uint64_t n, const char *reason)
 {
 	(void)arg;
@@ -280,6 +291,7 @@ world_init(unsigned kind)
 	const struct worker_world x = {
 		.environment = world_environment,
 		.event = world_event,
+		.told = world_told,
 		.lost = world_lost,
 	};
 	struct episode_world ew = e;
