@@ -18,7 +18,8 @@ enum {
 	/* of a client that does not wait for answers */
 	PENDING_MAX = 64,
 	PENDING_BYTES_MAX = 1024 * 1024,
-	FRAME_OVERHEAD = 64, /* of a reply, around its data */
+	/* of a reply, around its data */
+	FRAME_OVERHEAD = 64 + EPISODE_ID_MAX,
 	FAULT_MAX = 256 * 1024, /* of an error frame */
 	TOOL_MAX = 1024, /* of the name of a tool */
 	/* of a reactor that has just begun, until it knows what there is */
@@ -192,7 +193,9 @@ answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
 		[LIFECYCLE_MCP] = "mcp",
 	};
 	struct buf frame = BUF_INIT(body.n + FRAME_OVERHEAD);
-	int rc = lifecycle_frame_reply(&frame, types[run->op], body);
+	/* by which it attaches when this connection breaks */
+	int rc = lifecycle_frame_reply(&frame, types[run->op], body,
+	    run->op == LIFECYCLE_STATE ? run->lease->id : NULL);
 
 	socket_send(s, rc, &frame);
 }

@@ -86,9 +86,12 @@ int lifecycle_frame_fault(struct buf *out,
 /* The frame: 0; SP_E_LIMIT; SP_E_NOMEM. */
 int lifecycle_frame_error(struct buf *out,
     const struct lifecycle_fault *f) must_check;
-/* {"type":TYPE,"data":DATA}: 0; SP_E_LIMIT; SP_E_NOMEM. */
-int lifecycle_frame_reply(struct buf *out, const char *type,
-    struct view data) must_check;
+/*
+ * {"type":TYPE,"data":DATA}, and unless session is NULL "session_id":SESSION:
+ * 0; SP_E_LIMIT; SP_E_NOMEM.
+ */
+int lifecycle_frame_reply(struct buf *out, const char *type, struct view data,
+    const char *session) must_check;
 /* Whether data is a notification of JSON-RPC's: a method, and no id. */
 bool lifecycle_frame_notifies(struct view data);
 /* Whether it is one that a worker would answer: a method is named. */

@@ -18,6 +18,7 @@ static const struct conf_directive rows[] = {
 	    .type = CONF_ONOFF,
 	    .offset = LIFECYCLE(shared),
 	    .def = "off",
+	    .args = "on | off",
 	    .doc = "All connections use one episode, which runs from the "
 		   "start, is made again when\nit has ended, and does not end "
 		   "with a connection." },
@@ -28,6 +29,7 @@ static const struct conf_directive rows[] = {
 	    .offset = LIFECYCLE(grace_ms),
 	    .max = 24ULL * 60 * 60 * 1000,
 	    .def = "10s",
+	    .args = "TIME",
 	    .doc = "How long an episode lives on after its connection broke: "
 		   "until then\n?session_id=ID attaches to it.\nOne whose "
 		   "connection was closed ends at once." },
@@ -38,6 +40,7 @@ static const struct conf_directive rows[] = {
 	    .min = 1024,
 	    .max = 64 * MIB,
 	    .def = "16m",
+	    .args = "SIZE",
 	    .doc = "The largest message that is taken: a larger one closes "
 		   "the connection with\n1009." },
 	{ .name = "reply_max",
@@ -47,6 +50,7 @@ static const struct conf_directive rows[] = {
 	    .min = 64 * 1024,
 	    .max = 1024 * MIB,
 	    .def = "100m",
+	    .args = "SIZE",
 	    .doc = "The largest message that is sent; the answer to what has "
 		   "a larger one is an\nerror." },
 	CONF_PING_ROW(struct lifecycle_conf, ping_ms),

@@ -26,6 +26,7 @@ struct lifecycle_conf {
 	    .type = CONF_ONOFF, \
 	    .offset = offsetof(owner, allow_lifecycle), \
 	    .def = "on", \
+	    .args = "on | off", \
 	    .doc = "off: every " what " is refused with 403." }
 /* clang-format on */
 

@@ -231,12 +231,15 @@ lifecycle_frame_error(struct buf *out, const struct lifecycle_fault *f)
 }
 
 int
-lifecycle_frame_reply(struct buf *out, const char *type, struct view data)
+lifecycle_frame_reply(struct buf *out, const char *type, struct view data,
+    const char *session)
 {
 	int rc = buf_printf(out, "{\"type\":\"%s\",\"data\":", type);
 
 	if (rc == SP_OK)
 		rc = buf_add_view(out, data);
+	if (rc == SP_OK && session != NULL)
+		rc = buf_printf(out, ",\"session_id\":\"%s\"", session);
 	return rc == SP_OK ? buf_add_char(out, '}') : rc;
 }
 
@@ -259,7 +262,7 @@ lifecycle_frame_rpc_error(struct buf *out, struct view request, int code,
 		    view_str(f->message != NULL ? f->message : DOOR_FAILED),
 		    buf_view(&data));
 	if (rc == SP_OK)
-		rc = lifecycle_frame_reply(out, "mcp", buf_view(&error));
+		rc = lifecycle_frame_reply(out, "mcp", buf_view(&error), NULL);
 	buf_clear(&error);
 	buf_clear(&data);
 	return rc;

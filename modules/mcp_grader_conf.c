@@ -30,6 +30,7 @@ static const struct conf_directive rows[] = {
 	    .type = CONF_ONOFF,
 	    .offset = GRADER(privileged_exec),
 	    .def = "off",
+	    .args = "on | off",
 	    .doc = "Graders may run the oracle and processes with trust "
 		   "privileged." },
 	{ .name = NULL },

@@ -162,7 +162,10 @@ def protocol(d):
            "of what is fresh: its sandbox stays")
     tap.eq(step(ws, move=[1, "é"]),
            observed({"seen": {"move": [1, "é"]}}, 0.5), "a step")
-    tap.eq(state(ws), {"step_count": 1, "own": True}, "a state")
+    got = ws.ask({"type": "state"})
+    tap.eq((got["data"], got["session_id"]),
+           ({"step_count": 1, "own": True}, d.episodes("full")[0]["id"]),
+           "a state, and what to attach by")
     got = tool(ws, "echo", a=1)
     tap.eq((got["type"], got["data"]["id"],
             got["data"]["result"]["content"][0]["text"]),

@@ -253,8 +253,7 @@ test_errors(void)
 	    .path = "/none");
 	ASK(404, "unknown_url", "where there are no doors, another shape",
 	    .path = "/none", .listener = 2);
-	ASK(401, "\"Unauthorized\",\"reason\":", "no token",
-	    .path = "/door");
+	ASK(401, "\"Unauthorized\",\"reason\":", "no token", .path = "/door");
 	ASK(401, "\"Unauthorized\",\"reason\":", "another token",
 	    .path = "/door", .token = "Bearer 0123456789abcdeX");
 	ASK(403, "detail", "a WebSocket without a token", .path = "/door",
@@ -286,11 +285,9 @@ test_episode(void)
 	ASK(400, "do not name", "by nothing", .query = "episode=");
 	ASK(400, "do not name", "twice", .query = "episode=one&episode=one");
 	ASK(400, "do not name", "by an empty header", .episode = "");
-	ASK(404,
-	    "\"Not Found\",\"reason\":", "another environment's",
+	ASK(404, "\"Not Found\",\"reason\":", "another environment's",
 	    .episode = "two");
-	ASK(404, "\"Not Found\",\"reason\":", "nobody's",
-	    .episode = "three");
+	ASK(404, "\"Not Found\",\"reason\":", "nobody's", .episode = "three");
 	make("echo", "three", 3);
 	ASK(400, "key of the session", "one of two", .path = NULL);
 	ASK(401, "\"Unauthorized\",\"reason\":\"there are",
@@ -329,11 +326,9 @@ test_key(void)
 	keyed("none", "key-of-none");
 	ASK(200, "one", "the only one, by its key", KEY("key-of-one"));
 	ASK(200, "one", "or by what is no key", KEY("whatever"));
-	ASK(404,
-	    "\"Not Found\",\"reason\":", "another environment's",
+	ASK(404, "\"Not Found\",\"reason\":", "another environment's",
 	    KEY("key-of-two"));
-	ASK(404,
-	    "\"Not Found\",\"reason\":", "of one that is not there",
+	ASK(404, "\"Not Found\",\"reason\":", "of one that is not there",
 	    KEY("key-of-three"));
 	make("echo", "three", 3);
 	ASK(200, "three", "one of two", KEY("key-of-three"));
@@ -343,8 +338,7 @@ test_key(void)
 	    .episode = "three");
 	ASK(400, "another episode", "or in the query", KEY("key-of-one"),
 	    .query = "episode=three");
-	ASK(404,
-	    "\"Not Found\",\"reason\":", "no episode of its name",
+	ASK(404, "\"Not Found\",\"reason\":", "no episode of its name",
 	    KEY("key-of-none"));
 	ASK(403, "detail", "a WebSocket likewise", KEY("key-of-none"),
 	    .websocket = "13");

@@ -389,7 +389,7 @@ test_frames(void)
 	answer(WORKER_OK, "{\"episode_id\":null,\"step_count\":1}");
 	hears(&p,
 	    "{\"type\":\"state\",\"data\":{\"episode_id\":null,\"step_count\":"
-	    "1}}",
+	    "1},\"session_id\":\"",
 	    "and what it is");
 	mcp_frames(&p);
 	before = helper.n;
