@@ -45,6 +45,8 @@ nft_batch_message(struct nft_batch *b, uint16_t type, uint16_t flags,
 		return NULL;
 	if (i < NFT_BATCH_LABELS)
 		b->labels[i] = label;
+	/* libmnl leaves what is between attributes as it was */
+	memset(nftnl_batch_buffer(b->b), 0, NFT_BATCH_SPARE);
 	return nftnl_nlmsg_build_hdr(nftnl_batch_buffer(b->b), type,
 	    NFPROTO_INET, flags | NLM_F_ACK, b->seq++);
 }
@@ -410,7 +412,7 @@ nft_batch_send(struct nft_batch *b, struct nl_sock *n)
 int
 nft_batch_find(struct nl_sock *n, const char *table)
 {
-	_Alignas(struct nlmsghdr) char mem[NL_SOCK_ASK_MAX];
+	_Alignas(struct nlmsghdr) char mem[NL_SOCK_ASK_MAX] = { 0 };
 	struct nftnl_table *t = nftnl_table_alloc();
 	struct nlmsghdr *h;
 	int rc = SP_E_NOMEM;
