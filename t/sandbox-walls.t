@@ -3,6 +3,7 @@
 Numbers are those of the list of cases."""
 import errno
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -372,6 +373,20 @@ def limits():
     r = k.sh("dd if=/dev/zero of=/workspace/f bs=1M count=2 2>&1; echo $?")
     tap.ok(b"153" in r.out or b"too large" in r.out, "59: file size", r)
     k.end()
+    # who starts it may have allowed less, and nobody may be able to raise it
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            k = sandbox(K.Spec())
+            said = k.sh("grep core /proc/self/limits | awk '{print $5, $6}'"
+                        ).text
+            k.end()
+        finally:
+            os._exit(0 if said == "0 0\n" else 1)
+    tap.eq(os.waitpid(child, 0)[1], 0,
+           "59: no more of cores than the helper has")
     nothing_left("limits")
 
 

@@ -327,7 +327,8 @@ feed_put(struct feed *f, enum feed_type type, struct view data)
 		loop_task_post(f->set->task);
 }
 
-const char *
+/* The word for what did not become an event. */
+static const char *
 feed_lost_reason(int rc)
 {
 	if (rc == SP_E_LIMIT)

@@ -53,8 +53,6 @@ void feed_add(struct feed *f, enum feed_type type, struct view data);
  */
 void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
     const char *reason);
-/* The word for what did not become an event. */
-const char *feed_lost_reason(int rc);
 /*
  * Denied connections come as fast as the workload likes: false when there
  * were FEED_DENIES of them in this second; those are told as a gap.

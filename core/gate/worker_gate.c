@@ -7,7 +7,11 @@
 #include "gate/worker_priv.h"
 #include "json/jwrite.h"
 
-enum { WORKER_GATE_EVENT_MAX = WORKER_LINE_MAX + 64 };
+enum {
+	WORKER_GATE_EVENT_MAX = WORKER_LINE_MAX + 64,
+	/* a request, and an answer with its caller's id in it */
+	WORKER_GATE_TOLD_MAX = 3 * WORKER_LINE_MAX + 4096,
+};
 
 /* Of a live episode it is the same in every generation. */
 static const struct conf_environment *
@@ -39,8 +43,8 @@ worker_gate_event(void *arg, struct episode *ep, struct view json)
  * Source: openenvd: {"source":"daemon","operation":..,"request":..,"response"};
  * who asked, and what went wrong, are ours.
  */
-static void
-worker_gate_put(struct jwrite *w, const struct worker_told *t)
+static int
+worker_gate_put(const struct worker_told *t, struct buf *b)
 {
 	static const char *const names[] = {
 		[WORKER_ORCHESTRATORS] = "orchestrator",
@@ -48,50 +52,46 @@ worker_gate_put(struct jwrite *w, const struct worker_told *t)
 		[WORKER_GRADERS] = "grader",
 		[WORKER_OPERATORS] = "operator",
 	};
+	struct jwrite message;
+	int rc;
 
-	jwrite_object(w);
-	jwrite_key(w, "source");
-	jwrite_cstr(w, "daemon");
-	jwrite_key(w, "operation");
-	jwrite_cstr(w, t->step ? "step" : "mcp");
-	jwrite_key(w, "principal");
-	jwrite_cstr(w, names[t->whose]);
-	jwrite_key(w, "request");
-	jwrite_span(w, t->request);
-	jwrite_key(w, "response");
-	if (t->code == NULL) {
-		jwrite_span(w, t->body);
-	} else {
-		jwrite_null(w);
-		jwrite_key(w, "error");
-		jwrite_object(w);
-		jwrite_key(w, "code");
-		jwrite_cstr(w, t->code);
-		jwrite_key(w, "message");
-		jwrite_string(w, t->body);
-		jwrite_end_object(w);
+	rc = buf_printf(b,
+	    "{\"source\":\"daemon\",\"operation\":\"%s\","
+	    "\"principal\":\"%s\",\"request\":",
+	    t->step ? "step" : "mcp", names[t->whose]);
+	if (rc == SP_OK)
+		rc = buf_add_view(b, t->request);
+	if (rc == SP_OK)
+		rc = buf_add_str(b, ",\"response\":");
+	if (rc == SP_OK && t->code == NULL)
+		rc = buf_add_view(b, t->body);
+	if (rc == SP_OK && t->code != NULL) {
+		rc = buf_printf(b,
+		    "null,\"error\":{\"code\":\"%s\",\"message\":", t->code);
+		jwrite_init(&message, b);
+		jwrite_string(&message, t->body);
+		if (rc == SP_OK)
+			rc = jwrite_finish(&message);
+		if (rc == SP_OK)
+			rc = buf_add_char(b, '}');
 	}
-	jwrite_end_object(w);
+	return rc == SP_OK ? buf_add_char(b, '}') : rc;
 }
 
+/* As it is: feed_add() makes it strict, and tells what cannot be. */
 static void
 worker_gate_told(void *arg, struct episode *ep, const struct worker_told *t)
 {
-	struct buf b = BUF_INIT(FEED_LOG_EVENT_MAX);
+	struct buf b = BUF_INIT(WORKER_GATE_TOLD_MAX);
 	struct feed *f = feed_of(ep);
-	struct jwrite w;
-	int rc;
 
 	(void)arg;
 	if (f == NULL)
 		return;
-	jwrite_init(&w, &b);
-	worker_gate_put(&w, t);
-	rc = jwrite_finish(&w);
-	if (rc == SP_OK)
+	if (worker_gate_put(t, &b) == SP_OK)
 		feed_add(f, FEED_HARNESS, buf_view(&b));
 	else
-		feed_add_gap(f, FEED_HARNESS, 1, feed_lost_reason(rc));
+		feed_add_gap(f, FEED_HARNESS, 1, "memory");
 	buf_clear(&b);
 }
 

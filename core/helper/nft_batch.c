@@ -34,6 +34,21 @@ nft_batch_fail(struct nft_batch *b, int rc)
 		b->rc = rc;
 }
 
+/*
+ * libmnl leaves what is between attributes as it was: room for the next message
+ * is cleared, each byte of a page once.
+ */
+static void
+nft_batch_clean(struct nft_batch *b)
+{
+	char *from = nftnl_batch_buffer(b->b);
+	uintptr_t at = (uintptr_t)from, end = at + NFT_BATCH_SPARE;
+	size_t clean = b->clean > at && b->clean <= end ? b->clean - at : 0;
+
+	memset(from + clean, 0, NFT_BATCH_SPARE - clean);
+	b->clean = end;
+}
+
 /* A message of that type to be filled, or NULL after an error. */
 static struct nlmsghdr *
 nft_batch_message(struct nft_batch *b, uint16_t type, uint16_t flags,
@@ -45,8 +60,7 @@ nft_batch_message(struct nft_batch *b, uint16_t type, uint16_t flags,
 		return NULL;
 	if (i < NFT_BATCH_LABELS)
 		b->labels[i] = label;
-	/* libmnl leaves what is between attributes as it was */
-	memset(nftnl_batch_buffer(b->b), 0, NFT_BATCH_SPARE);
+	nft_batch_clean(b);
 	return nftnl_nlmsg_build_hdr(nftnl_batch_buffer(b->b), type,
 	    NFPROTO_INET, flags | NLM_F_ACK, b->seq++);
 }

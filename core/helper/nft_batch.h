@@ -29,6 +29,7 @@ struct nft_batch {
 	const char *table; /* borrowed, like all names here */
 	uint32_t seq, first;
 	int rc;
+	uintptr_t clean; /* bytes before it in its page are */
 	const char *labels[NFT_BATCH_LABELS]; /* by message, from first */
 	const char *failed; /* label of the message that was refused */
 };
