@@ -861,11 +861,7 @@ def nothing_left(d):
         with open("/proc/self/mountinfo", encoding="utf-8") as f:
             out += [x for x in f if d.folder in x or d.tmp.name in x]
         return out
-    try:
-        gate.until(lambda: not left(), "the end of all")
-    except TimeoutError:
-        pass
-    tap.none(left(), "nothing is left of any of them")
+    tap.none(gate.becomes(left, []), "nothing is left of any of them")
 
 
 def main():

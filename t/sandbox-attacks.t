@@ -156,11 +156,7 @@ def left(d):
 
 
 def all_gone(d, what):
-    try:
-        gate.until(lambda: left(d) == [[]] * 6, what)
-    except TimeoutError:
-        pass
-    tap.eq(left(d), [[]] * 6, what)
+    tap.eq(gate.becomes(lambda: left(d), [[]] * 6), [[]] * 6, what)
 
 
 def fds(pid):
@@ -587,11 +583,7 @@ def dies_in_reset(d):
         if rc == 0:
             tap.eq(d.run(me, "/bin/true")[0], 0, "it was reset and works")
         d.ctl("end", me)
-        try:
-            gate.until(lambda: d.episodes() == [], "no episode")
-        except TimeoutError:
-            pass
-        tap.eq(d.episodes(), [], f"no episode is left over (reset: {rc})")
+        tap.eq(gate.becomes(d.episodes, []), [], f"no episode is left over (reset: {rc})")
     all_gone(d, "nor anything else")
 
 

@@ -171,11 +171,7 @@ NOTHING = [[], [], [], [], []]
 
 
 def all_gone(d, what):
-    try:
-        gate.until(lambda: left(d) == NOTHING, what)
-    except TimeoutError:
-        pass
-    tap.eq(left(d), NOTHING, what)
+    tap.eq(gate.becomes(lambda: left(d), NOTHING), NOTHING, what)
 
 
 # ---- programs ---------------------------------------------------------------

@@ -38,6 +38,17 @@ def until(condition, what="what a test waits for"):
         time.sleep(0.005)
 
 
+def becomes(look, want):
+    """What look() gives, once that is what is wanted: of one and the same look,
+    for what is so at one moment need not be at the next."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        got = look()
+        if got == want or time.monotonic() > end:
+            return got
+        time.sleep(0.005)
+
+
 class Gate:
     """
     One running sallyport.  conf holds upstreams, captures and servers; a
