@@ -32,7 +32,7 @@ READY, FAILED_START = 32, 33
 TURN_OPEN, TURN_DATA, TURN_END, TURN_DELIVERED = range(64, 68)
 PACK = 74
 REC_STATE, TURN_CREDIT, TURN_DONE = range(96, 99)
-SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE = range(99, 103)
+SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE, SESSION_PAST = range(99, 104)
 CREATE, FINISH, GET, LIST = range(68, 72)
 REQUEST, EVENT, ERROR, BODY = 1, 2, 3, 4
 END, STATUS, UPSTREAM, CLIENT_GONE, SHUTDOWN, LOST = range(1, 7)
@@ -758,8 +758,10 @@ def test_sessions():
         ok(True, f"hostile: {name}: the channel is closed")
     r.attach()
     r.until_state()
-    eq([k for k, _ in r.sessions], [SESSION, REPLAY_DONE],
-       "another reactor is told of those that are open")
+    eq([k for k, _ in r.sessions], [SESSION_PAST, SESSION, REPLAY_DONE],
+       "another reactor is told of all of them")
+    eq(r.sessions[0][1], hashlib.sha256(b"k").digest(),
+       "of one that ended by its key alone")
     eq(r.stop(), 0, "sessions: stop")
 
 

@@ -354,7 +354,8 @@ def prepared():
         try:
             built = k.build(None, netns=net)
         except (BrokenPipeError, ConnectionResetError):
-            built = False
+            # it was through before it was asked: it said so, and went
+            built = k.until((K.READY, K.FAILED))[0] == K.READY
         if built:
             k.end()
             continue

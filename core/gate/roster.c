@@ -224,17 +224,23 @@ roster_put(struct roster *o, const struct session_msg *m)
 	return SP_OK;
 }
 
-/* For the answer's words alone: without memory the key is just unknown. */
+/*
+ * Where keys are open, one that is not remembered would be anybody's: the
+ * oldest are forgotten when there are too many, others without memory alone.
+ */
 static void
-roster_remember(struct roster *o, const struct roster_session *s)
+roster_remember(struct roster *o, struct view key)
 {
 	uint8_t *slot = o->ended_keys[o->ended_n % ROSTER_ENDED_MAX];
 
+	if (hmap_get(o->ended, key) != NULL)
+		return;
 	if (o->ended_n >= ROSTER_ENDED_MAX)
 		(void)hmap_del(o->ended, view_of(slot, SESSION_MSG_KEY));
-	memcpy(slot, s->m.key, SESSION_MSG_KEY);
-	if (hmap_set(o->ended, roster_key_view(s), slot) != SP_OK)
-		log_debug("the key of an ended session is not remembered");
+	memcpy(slot, key.p, SESSION_MSG_KEY);
+	if (hmap_set(o->ended, key, slot) != SP_OK)
+		log_error("the key of an ended session is not remembered: %s",
+		    err_str(SP_E_NOMEM));
 	o->ended_n++;
 }
 
@@ -243,7 +249,7 @@ roster_end(struct roster *o, struct roster_session *s)
 {
 	struct roster_use *u;
 
-	roster_remember(o, s);
+	roster_remember(o, roster_key_view(s));
 	(void)hmap_del(o->by_key, roster_key_view(s));
 	(void)hmap_del(o->by_id, s->m.id);
 	LIST_REMOVE(s, link);
@@ -331,6 +337,19 @@ roster_on_session(struct roster *o, struct view body)
 	return SP_OK;
 }
 
+/* Keys of sessions that ended, also before this reactor was. */
+static int
+roster_on_past(struct roster *o, struct view body)
+{
+	size_t at;
+
+	if (body.n % SESSION_MSG_KEY != 0)
+		return SP_E_PROTO;
+	for (at = 0; at < body.n; at += SESSION_MSG_KEY)
+		roster_remember(o, view_sub(body, at, SESSION_MSG_KEY));
+	return SP_OK;
+}
+
 /* What the recorder does not know (any more) is over. */
 static int
 roster_on_replay_done(struct roster *o)
@@ -354,6 +373,8 @@ roster_message(void *arg, struct channel_msg *m)
 	switch (m->type) {
 	case MESSAGE_SESSION:
 		return roster_on_session(o, m->body);
+	case MESSAGE_SESSION_PAST:
+		return roster_on_past(o, m->body);
 	case MESSAGE_REPLAY_DONE:
 		return roster_on_replay_done(o);
 	case MESSAGE_SESSION_REPLY:

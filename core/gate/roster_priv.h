@@ -8,7 +8,8 @@
 
 TAILQ_HEAD(roster_asks, roster_ask);
 
-enum { ROSTER_ENDED_MAX = 4096 };
+/* as many as the recorder knows at most */
+enum { ROSTER_ENDED_MAX = 100000 };
 
 struct roster {
 	struct loop *loop;

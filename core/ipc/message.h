@@ -117,7 +117,10 @@ enum message_type {
 	 * bits are the recorder's own: only counted by the reactor), u8 length
 	 * and bytes of finish_reason
 	 */
-	/* a new reactor is told of every open session, then that it was all */
+	/*
+	 * A new reactor is told of every open session, and of the keys of those
+	 * that ended (SESSION_PAST), then that it was all.
+	 */
 	MESSAGE_SESSION, /* a session (session_msg.h) */
 	MESSAGE_REPLAY_DONE, /* empty */
 	MESSAGE_SESSION_REPLY,
@@ -127,6 +130,7 @@ enum message_type {
 	 */
 	MESSAGE_TRACE_FILE, /* fd open for reading; u32 request number, u64
 			       bytes that are whole lines */
+	MESSAGE_SESSION_PAST, /* repeated: SHA-256 of an ended one's key */
 	/*
 	 * Helper to a keeper.  SPEC, GIVE (as many as the spec needs), then
 	 * BUILD; all else after its READY.  PREPARE before the network's GIVE

@@ -323,15 +323,17 @@ on_ready(void *arg, unsigned ready)
 		detach(p, err_str(rc));
 }
 
-/* Every open session, as fast as the reactor reads; then that it was all. */
+/* Every session, as fast as the reactor reads; then that it was all. */
 static int
 replay(struct peer *p, struct buf *body)
 {
+	enum message_type type;
 	int rc = 0;
 
 	while (rc == 0 && channel_queued(p->channel) < REPLAY_QUEUE_BYTES) {
-		if (registry_next_replay(p->registry, body)) {
-			rc = send_body(p, MESSAGE_SESSION, body);
+		type = registry_next_replay(p->registry, body);
+		if (type != MESSAGE_REPLAY_DONE) {
+			rc = send_body(p, type, body);
 			continue;
 		}
 		p->registry->replaying = false;

@@ -735,20 +735,35 @@ registry_replay(struct registry *r)
 	r->replay = TAILQ_FIRST(&r->sessions);
 }
 
-bool
+/* Those that ended and lie beside each other, as many as one message holds. */
+static bool
+replay_past(struct registry *r, struct buf *body)
+{
+	struct registry_session *s;
+
+	while ((s = r->replay) != NULL && s->ended_us != 0 &&
+	    buf_len(body) + SESSION_MSG_KEY <= MESSAGE_CONTROL_MAX) {
+		if (buf_add(body, s->m.key, SESSION_MSG_KEY) != SP_OK)
+			break;
+		r->replay = TAILQ_NEXT(s, link);
+	}
+	return buf_len(body) > 0;
+}
+
+enum message_type
 registry_next_replay(struct registry *r, struct buf *body)
 {
 	struct registry_session *s;
 
 	while ((s = r->replay) != NULL) {
+		if (replay_past(r, body))
+			return MESSAGE_SESSION_PAST;
 		r->replay = TAILQ_NEXT(s, link);
-		if (s->ended_us != 0)
-			continue;
-		if (session_msg_put(body, &s->m) == 0)
-			return true;
+		if (s->ended_us == 0 && session_msg_put(body, &s->m) == 0)
+			return MESSAGE_SESSION;
 		buf_reset(body, MESSAGE_CONTROL_MAX);
 	}
-	return false;
+	return MESSAGE_REPLAY_DONE;
 }
 
 /* ---- what turns use ------------------------------------------------------- */

@@ -90,9 +90,13 @@ int registry_list(struct registry *r, struct view body,
 int registry_trace(struct registry *r, struct view body, struct buf *reply,
     int *fd) must_check;
 
-/* The bodies of the next SESSION, or of an end that is due; false: none. */
+/*
+ * What a new reactor is told next: SESSION or SESSION_PAST with its body, or
+ * REPLAY_DONE: that was all.
+ */
 void registry_replay(struct registry *r);
-bool registry_next_replay(struct registry *r, struct buf *body);
+enum message_type registry_next_replay(struct registry *r, struct buf *body);
+/* The body of the next reply to an end; false: none is due. */
 bool registry_next_ended(struct registry *r, struct buf *reply);
 /* The reactor is gone: nobody waits for answers. */
 void registry_forget(struct registry *r);

@@ -278,7 +278,8 @@ replaying(void)
 	registry_uncalled(&reg, VIEW("one"), MESSAGE_TURN_BUDGET);
 	registry_called(&reg, VIEW("nobody"), 0);
 	registry_replay(&reg);
-	tap_ok(registry_next_replay(&reg, &body), "one is open");
+	tap_ok(registry_next_replay(&reg, &body) == MESSAGE_SESSION,
+	    "one is open");
 	wire_init(&w, buf_view(&body));
 	session_msg_get(&w, &m);
 	tap_is_int(wire_done(&w), 0, "a session");
@@ -286,8 +287,14 @@ replaying(void)
 		memcmp(m.key, want.key, sizeof(m.key)) == 0 &&
 		m.max_calls == 3 && m.calls == 1,
 	    "as it was asked for, and used");
-	buf_reset(&body, 0);
-	tap_ok(!registry_next_replay(&reg, &body), "no more are");
+	buf_reset(&body, MESSAGE_CONTROL_MAX);
+	want = wanted("two");
+	tap_ok(registry_next_replay(&reg, &body) == MESSAGE_SESSION_PAST &&
+		view_eq(buf_view(&body), view_of(want.key, sizeof(want.key))),
+	    "the key of one that ended");
+	buf_reset(&body, MESSAGE_CONTROL_MAX);
+	tap_ok(registry_next_replay(&reg, &body) == MESSAGE_REPLAY_DONE,
+	    "there is no other");
 	buf_clear(&body);
 }
 

@@ -205,7 +205,44 @@ another_recorder(void)
 	    "as is one that has not, and no other");
 }
 
-/* The keys of sessions that ended are kept, but not without end. */
+/* Keys of sessions that ended before this reactor was, by number. */
+static void
+say_past(int from, int n)
+{
+	struct buf b = BUF_INIT(MESSAGE_CONTROL_MAX);
+	uint8_t sum[SESSION_MSG_KEY];
+	char key[32];
+	int i;
+
+	for (i = from; i < from + n; i++) {
+		(void)snprintf(key, sizeof(key), "key-past-%d", i);
+		if (roster_digest(view_str(key), sum) != SP_OK ||
+		    buf_add(&b, sum, sizeof(sum)) != SP_OK)
+			abort();
+	}
+	say(MESSAGE_SESSION_PAST, &b, -1);
+}
+
+static void
+past_keys(void)
+{
+	int i;
+
+	say_past(0, 512);
+	say_past(0, 3);
+	tap_ok(has_ended(VIEW("key-past-0")) &&
+		has_ended(VIEW("key-past-511")) &&
+		!has_ended(VIEW("key-past-512")),
+	    "what ended before is told by its key");
+	for (i = 512; i < 100000; i += 512)
+		say_past(i, 512);
+	tap_ok(!has_ended(VIEW("key-past-0")) && !has_ended(VIEW("key-two")) &&
+		has_ended(VIEW("key-past-512")) &&
+		has_ended(VIEW("key-past-100351")),
+	    "the last 100000 are remembered, no others");
+}
+
+/* The keys of sessions that ended are kept. */
 static void
 ended_keys(void)
 {
@@ -223,8 +260,8 @@ ended_keys(void)
 		roster_end(ros, roster_find(ros, VIEW("s-ended")));
 		all = all && has_ended(view_str(id));
 	}
-	tap_ok(all && has_ended(view_str(first)) && !has_ended(VIEW("key-two")),
-	    "the last 4096 are remembered, no others");
+	tap_ok(all && has_ended(view_str(first)) && has_ended(VIEW("key-two")),
+	    "those that end are remembered");
 }
 
 struct heard {
@@ -344,6 +381,12 @@ hostile(void)
 			abort();
 	say(MESSAGE_SESSION, &b, -1);
 	tap_ok(is_closed(), "no session at all");
+	connect_peer();
+	for (i = 0; i < SESSION_MSG_KEY + 1; i++)
+		if (wire_put_u8(&b, 0xff) != SP_OK)
+			abort();
+	say(MESSAGE_SESSION_PAST, &b, -1);
+	tap_ok(is_closed(), "a piece of a key");
 	channel_free(peer);
 	peer = NULL;
 	spin();
@@ -393,6 +436,7 @@ main(void)
 	budgets();
 	another_recorder();
 	ended_keys();
+	past_keys();
 	questions();
 	hostile();
 	starving();
