@@ -286,8 +286,8 @@ lifecycle_lease_shared(struct view env)
 void
 lifecycle_lease_attach(struct lifecycle_lease *l)
 {
-	l->users++;
-	if (!l->shared)
+	/* with others here the timer may bound a wait for room */
+	if (l->users++ == 0 && !l->shared)
 		loop_timer_stop(l->timer);
 }
 

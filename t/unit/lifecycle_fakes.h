@@ -15,6 +15,7 @@
 #include "gate/websock.h"
 #include "gate/worker.h"
 #include "ipc/wire.h"
+#include "lifecycle_call.h"
 #include "os/fd.h"
 
 enum { FAKES = 16 };
@@ -252,6 +253,21 @@ fake_answer(enum worker_result result, const char *body)
 	c->caller->done(c->arg, result, view_str(body));
 	buf_clear(&c->data);
 	c->used = false;
+}
+
+/* ---- timers ----------------------------------------------------------------- */
+
+static uint64_t fake_room_ms = LIFECYCLE_ROOM_MS;
+
+void __real_loop_timer_set(struct loop_timer *t, uint64_t in_ms);
+void __wrap_loop_timer_set(struct loop_timer *t, uint64_t in_ms);
+
+/* A wait for room may be a short one. */
+void
+__wrap_loop_timer_set(struct loop_timer *t, uint64_t in_ms)
+{
+	__real_loop_timer_set(t,
+	    in_ms == LIFECYCLE_ROOM_MS ? fake_room_ms : in_ms);
 }
 
 /* ---- the log of operations -------------------------------------------------- */

@@ -46,6 +46,51 @@ test_session(void)
 	close_gate();
 }
 
+/* "session_id=ID" of the session that was made, for a query. */
+static void
+session_query(const struct mux_stream *s, char *out, size_t size)
+{
+	struct view v = buf_view(&s->got);
+	size_t at = view_search(v, VIEW("\"session_id\":\""));
+
+	v = view_from(v, at + strlen("\"session_id\":\""));
+	v = view_sub(v, 0, view_find(v, '"'));
+	snprintf(out, size, "session_id=%.*s", VIEW_ARG(v));
+}
+
+/* A second connection comes while a reset of the first one waits for room. */
+static void
+test_session_room(void)
+{
+	struct peer p, q, other;
+	struct mux_stream *s;
+	char query[256];
+	unsigned tries;
+
+	open_gate(session_text);
+	fake_asked = SP_E_NOTFOUND;
+	s = request("POST", "/mcp", NULL, CREATE "}");
+	made(1);
+	session_query(s, query, sizeof(query));
+	fake_asked = SP_OK;
+	p = come("/ws", query);
+	helper_ended(1, "");
+	other = live("/ws", 2);
+	leave(&other, 1000);
+	say(&p, "{\"type\":\"reset\"}");
+	fake_room_ms = 200;
+	helper_refuses(MESSAGE_EPISODE_CREATE, SANDBOX_REFUSED_CAPACITY, "");
+	fake_room_ms = LIFECYCLE_ROOM_MS;
+	q = come("/ws", query);
+	tap_ok(q.ws != NULL && q.ws->code == 0, "two are attached");
+	for (tries = 0; tries < 2000 && p.ws->sent == 0; tries++)
+		spin(5);
+	hears(&p, "has not left its place in time", "the wait has its bound");
+	leave(&p, 1000);
+	leave(&q, 1000);
+	close_gate();
+}
+
 /* Whatever there is no memory for: no episode stays that no session has. */
 static void
 test_session_memory(void)

@@ -978,6 +978,7 @@ main(void)
 	test_plain();
 	test_memory();
 	test_session();
+	test_session_room();
 	test_session_memory();
 	test_bounds();
 	loop_timer_free(stopper);
