@@ -40,6 +40,11 @@ environment net {{
     sandbox {{ memory 64m; uid {uid_net} 4096; }}
     egress {{ allow tcp 203.0.113.0/24 443; }}
 }}
+environment within {{
+    workspace_size 4m; episodes 1;
+    sandbox {{ memory 64m; tmp_size 4m; shm_size 1m;
+        read_only /usr /bin /sbin /lib /lib64 /etc/alternatives {tools}; }}
+}}
 environment brief {{
     workspace_size 4m; episodes 1;
     sandbox {{ memory 64m; tmp_size 4m; shm_size 1m; lifetime 1s; }}
@@ -98,9 +103,16 @@ class Daemon(gate.Gate):
         with open(os.path.join(self.seed, "hello"), "w",
                   encoding="utf-8") as f:
             f.write("hello\n")
+        self.tools = os.path.join(folder, "tools")
+        os.makedirs(self.tools, exist_ok=True)
+        say = os.path.join(self.tools, "say")
+        with open(say, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\necho said\n")
+        os.chmod(say, 0o755)
         uid = 400000 + os.getpid() % 1000 * 8192
         super().__init__(CONF.format(port=up.port, seed=self.seed, uid=uid,
-                                     uid_net=uid + 4096),
+                                     uid_net=uid + 4096,
+                                     tools=self.tools),
                          main=f"control {self.socket};",
                          env={"SP_TEST_KEY": KEY}, **kw)
 
@@ -358,6 +370,22 @@ def select_line(p):
     return b"process_started" in p.stdout.readline()
 
 
+def within(d):
+    """What read_only has beneath /tmp is seen in the sandbox's own."""
+    at = d.tools
+    tap.eq(d.ctl("exec", "within", "--", f"{at}/say"), (0, b"said\n", b""),
+           "a program beneath /tmp")
+    rc, out, err = d.ctl("exec", "within", "--", "/bin/sh", "-c",
+                         f"ls /tmp; echo x >/tmp/x && ls {at}; "
+                         f"echo x >{at}/x; rm -f {at}/say; mv {at} /tmp/y; "
+                         f"ls {at}")
+    tap.eq((rc, out.decode().split()),
+           (0, [at.split("/")[2], "say", "say"]),
+           "nothing else of /tmp is seen, and /tmp may be written")
+    tap.ok(err.count(b"Read-only file system") == 2 and
+           os.listdir(at) == ["say"], "but not what is read-only there", err)
+
+
 def model(d, up):
     up.play(unary(GOOD))
     rc, _, err = d.ctl("exec", "--keep", "echo", "--", "true")
@@ -438,14 +466,14 @@ def main():
     walls.needed()
     own_namespaces()
     up = Raw()
-    with tempfile.TemporaryDirectory(prefix="sp-exec-") as folder:
+    with tempfile.TemporaryDirectory(prefix="sp-exec-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         with Daemon(up, folder) as d:
             rc, _, err = d.exec("/bin/true")
             if not tap.ok(rc == 0, "a sandbox is to be had", err):
                 tap.done()
             for test in (statuses, bytes_through, looks, signals, memory,
-                         lifetime, network, at_once, stays):
+                         lifetime, network, at_once, within, stays):
                 test(d)
             model(d, up)
             all_gone(d, "everything is gone")

@@ -93,30 +93,40 @@ check_files(struct conf_parse *p, const struct conf_block *b,
 	return rc;
 }
 
+/* Bytes of the one of the list that path lies in most closely; 0 none. */
+static size_t
+closest(const struct conf_list *l, struct view path)
+{
+	size_t n = 0, i;
+
+	for (i = 0; i < l->n; i++)
+		if (l->v[i].n > n && core_conf_env_check_within(path, l->v[i]))
+			n = l->v[i].n;
+	return n;
+}
+
 /* The program is one that no episode can have written. */
 static int
 check_worker(struct conf_parse *p, const struct conf_environment *e)
 {
 	struct view path =
 	    e->worker_command.n > 0 ? e->worker_command.v[0] : VIEW_NONE;
-	bool bad, seen = e->rootfs.n > 0;
-	size_t i;
+	size_t seen;
+	bool bad;
 
 	if (e->worker == CONF_ENV_WORKER_NONE)
 		return 0;
 	bad = core_conf_env_check_within(path, VIEW(CONF_ENV_WORKSPACE)) ||
 	    (e->workspace.n > 0 &&
 		core_conf_env_check_within(path, e->workspace));
-	for (i = 0; i < e->read_write.n && !bad; i++)
-		bad = core_conf_env_check_within(path, e->read_write.v[i]);
-	if (bad)
+	seen = closest(&e->read_only, path);
+	if (bad || closest(&e->read_write, path) > seen)
 		return conf_error(p,
 		    "program \"%.*s\" of the worker lies where episodes "
 		    "write; expected one in read_only or rootfs",
 		    VIEW_ARG(path));
-	for (i = 0; i < e->read_only.n && !seen; i++)
-		seen = core_conf_env_check_within(path, e->read_only.v[i]);
-	if (!seen && e->enforcement == CONF_ENV_ENFORCE_LINUX)
+	if (seen == 0 && e->rootfs.n == 0 &&
+	    e->enforcement == CONF_ENV_ENFORCE_LINUX)
 		return conf_error(p,
 		    "program \"%.*s\" of the worker is not there inside; "
 		    "expected one in read_only or rootfs",

@@ -203,7 +203,9 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .args = "PATH ...",
 	    .doc = "Directories that are empty at first, may be written, and "
 		   "are each episode's own.\nThe workspace, HOME, /tmp and "
-		   "/dev/shm are there in any case." },
+		   "/dev/shm are there in any case.\n"
+		   "What read_only has in one of them is seen there, and "
+		   "stays read-only." },
 	{ .name = "uid",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_CUSTOM,
@@ -365,10 +367,12 @@ is_system(struct view path)
 	return core_conf_env_check_within(path, VIEW("/etc"));
 }
 
-/* One of read_write, against those before it and all of read_only. */
+/*
+ * One of read_write, against those before it and all of read_only.  Mounts are
+ * made from the outside in: what is read-only within it is seen there.
+ */
 static int
-check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n,
-    bool given)
+check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n)
 {
 	struct view path = e->read_write.v[n];
 	size_t i;
@@ -388,14 +392,11 @@ check_writable(struct conf_parse *p, const struct conf_environment *e, size_t n,
 			    VIEW_ARG(e->read_write.v[i]), VIEW_ARG(path));
 	}
 	for (i = 0; i < e->read_only.n; i++) {
-		if (core_conf_env_check_within(e->read_only.v[i], path))
+		if (view_eq(e->read_only.v[i], path))
 			return conf_error(p,
-			    "path \"%.*s\" in \"read_write\"%s covers "
-			    "\"%.*s\" in \"read_only\"; expected different "
-			    "directories%s",
-			    VIEW_ARG(path), given ? "" : ", as by default,",
-			    VIEW_ARG(e->read_only.v[i]),
-			    given ? "" : ": say \"read_write /var/tmp;\"");
+			    "path \"%.*s\" stands in \"read_only\" and in "
+			    "\"read_write\"; expected it in one of them",
+			    VIEW_ARG(path));
 	}
 	return 0;
 }
@@ -416,10 +417,15 @@ check_lists(struct conf_parse *p, const struct conf_environment *e,
 			    "expected parts of the host, not all of it and "
 			    "not /proc, /sys, /dev or " CONF_ENV_WORKSPACE,
 			    VIEW_ARG(e->read_only.v[i]));
+		else if (view_eq(e->read_only.v[i], VIEW("/tmp")))
+			rc = conf_error(p,
+			    "path \"/tmp\" may not be in \"read_only\": each "
+			    "sandbox has one of its own there; expected a "
+			    "folder in it");
 	}
 	p->node = write != NULL ? write : at;
 	for (i = 0; i < e->read_write.n && rc == 0; i++)
-		rc = check_writable(p, e, i, write != NULL);
+		rc = check_writable(p, e, i);
 	p->node = at;
 	return rc;
 }

@@ -150,33 +150,6 @@ put_folder(struct writer *w, const char *path, unsigned up)
 		put_read_only(w, folder);
 }
 
-/* Whether something that is bound would be hidden by a folder of that name. */
-static bool
-hides(const struct manifest_site *s, const char *folder)
-{
-	struct view f = view_str(folder);
-	size_t i;
-
-	for (i = 0; s->pyhome != NULL && i < s->pyhome->n; i++)
-		if (is_beneath(view_str(s->pyhome->v[i]), f))
-			return true;
-	return is_beneath(view_str(s->dir), f) ||
-	    is_beneath(view_str(s->python), f) ||
-	    (s->factory != NULL && is_beneath(view_str(s->bootstrap), f));
-}
-
-/* A sandbox's /tmp is its own. */
-static void
-put_scratch(struct writer *w)
-{
-	const char *folder =
-	    hides(w->site, "/var/tmp") ? "/scratch" : "/var/tmp";
-
-	if (hides(w->site, "/tmp"))
-		put(w, "%s    read_write %s;\n%s    env TMPDIR=%s;\n",
-		    w->indent, folder, w->indent, folder);
-}
-
 static void
 put_sandbox(struct writer *w)
 {
@@ -193,7 +166,6 @@ put_sandbox(struct writer *w)
 	if (s->factory != NULL)
 		put_folder(w, s->bootstrap, 1);
 	put(w, ";\n");
-	put_scratch(w);
 	put(w, "%s    env", w->indent);
 	/* as an argument of its own: a path may hold anything */
 	put(w, " \"PYTHONPATH=");
