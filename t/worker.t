@@ -36,6 +36,9 @@ ENVIRONMENTS = {
     "broken": FRAMES % (BOOTSTRAP, "small_env:broken", "small_env:Action"),
     "none": "",
     "local": "enforcement local; worker stdio /usr/bin/python3 {f}/mcp.py;",
+    # the worker's keeper is the second one there
+    "local-two": "enforcement local; worker stdio /usr/bin/python3 {f}/mcp.py;"
+                 " process idle { trust workload; command /bin/true; }",
 }
 LAUNCHED = """
     process teller { trust workload; command /usr/bin/python3 {f}/teller.py; }
@@ -334,6 +337,17 @@ def local(d):
     tap.eq([d.ctl("read", ep, x)[1] for x in ("sub/f", "/workspace/sub/f")],
            [b"put\n", b"put\n"], "is read as such")
     d.ctl("end", ep)
+    ep = d.create("local-two")
+    gate.until(lambda: d.worker(ep)["state"] == "ready",
+               "its worker, beside an agent")
+    where = [d.ctl("exec", *side, "--in", ep, "--", "/bin/sh", "-c",
+                   "pwd; cd && pwd")[1].decode().split()
+             for side in ([], ["--worker"])]
+    tap.ok(where[0] == where[1] and len(set(where[0])) == 1 and
+           where[0][0].startswith("/tmp/sallyport-"),
+           "both sides start at home, in the workspace", where)
+    d.ctl("end", ep)
+    tap.ok(not os.path.exists(where[0][0]), "which is gone with the episode")
 
 
 def sides(d):

@@ -259,8 +259,10 @@ const struct conf_directive core_conf_env[] = {
 		   "development; nothing is guaranteed.\nThere is then no "
 		   "/workspace: programs start in a directory of the episode's "
 		   "own, a copy\nof the seed in /tmp, and its files are read "
-		   "and put as those of /workspace.\nNor is there a diff, a "
-		   "network or a HOME of its own, or a bound on memory or "
+		   "and put as those of /workspace.\nIt is HOME, too, on the "
+		   "worker's side as well: worker_directory is there by "
+		   "default.\nNor is there a diff or a "
+		   "network of its own, or a bound on memory or "
 		   "processes." },
 	{ .name = "workspace",
 	    .scopes = CONF_ENVIRONMENT,

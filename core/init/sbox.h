@@ -31,6 +31,7 @@ struct sbox {
 	int lower, upper, merged; /* directories of the workspace; -1 none */
 	struct buf filter, init_filter; /* seccomp: of workloads, of pid 1 */
 	char folder[32]; /* the workspace of a local one; empty: none */
+	bool folder_lent; /* by another keeper, whose it is to remove */
 	int ruleset; /* Landlock's, as every process inside gets it */
 	int lifeline; /* to pid 1: it leaves when this closes */
 	int init_pidfd;

@@ -45,6 +45,24 @@ copy_seed(struct sbox *b, struct sbox_why *w)
 	return rc;
 }
 
+/* The one that another keeper shares; its processes are told where it is. */
+static int
+take_folder(struct sbox *b, struct sbox_why *w)
+{
+	char link[32];
+	ssize_t n;
+
+	b->merged = b->give[SANDBOX_FD_WORKSPACE];
+	b->give[SANDBOX_FD_WORKSPACE] = -1;
+	b->folder_lent = true;
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", b->merged);
+	n = readlink(link, b->folder, sizeof(b->folder) - 1);
+	if (n < 0)
+		return sbox_why_errno(w, errno, "%s", link);
+	b->folder[n] = '\0';
+	return SP_OK;
+}
+
 int
 sbox_local_make(struct sbox *b, struct sbox_why *w)
 {
@@ -56,11 +74,8 @@ sbox_local_make(struct sbox *b, struct sbox_why *w)
 	b->gid = getegid();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
 		return sbox_why_errno(w, errno, "subreaper");
-	if (b->give[SANDBOX_FD_WORKSPACE] >= 0) {
-		b->merged = b->give[SANDBOX_FD_WORKSPACE];
-		b->give[SANDBOX_FD_WORKSPACE] = -1;
-		return SP_OK;
-	}
+	if (b->give[SANDBOX_FD_WORKSPACE] >= 0)
+		return take_folder(b, w);
 	(void)snprintf(b->folder, sizeof(b->folder), "/tmp/sallyport-XXXXXX");
 	if (mkdtemp(b->folder) == NULL) {
 		rc = sbox_why_errno(w, errno, "%s", b->folder);
@@ -102,7 +117,7 @@ sbox_local_kill(void)
 void
 sbox_local_clear(struct sbox *b)
 {
-	if (b->folder[0] == '\0')
+	if (b->folder[0] == '\0' || b->folder_lent)
 		return;
 	if (b->merged >= 0)
 		(void)!tree_remove(b->merged, clock_ms() + LOCAL_REMOVE_MS);
