@@ -231,6 +231,18 @@ def failures(d, ws):
     bare.close()
 
 
+def observe(d, episode, **headers):
+    """What is kept of its events."""
+    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
+    c.request("GET", f"/observe?episode={episode}&follow=0",
+              headers={"Authorization": f"Bearer {OBSERVER}", **headers})
+    got = [json.loads(x[6:]) for x in
+           c.getresponse().read().decode().split("\n")
+           if x.startswith("data: ")]
+    c.close()
+    return got
+
+
 def told(d):
     """Every step and call that reached the worker is an event."""
     ws = d.connect()
@@ -240,13 +252,7 @@ def told(d):
     d.ctl("worker", "told", "step", '{"n": 2}')
     tool(ws, "die")
     tap.ok(fault(step(ws, n=3), "worker_gone"), "a worker that is gone")
-    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
-    c.request("GET", "/observe?episode=told&follow=0",
-              headers={"Authorization": f"Bearer {OBSERVER}"})
-    got = [json.loads(x[6:])["data"] for x in
-           c.getresponse().read().decode().split("\n")
-           if x.startswith("data: ")]
-    c.close()
+    got = [e["data"] for e in observe(d, "told")]
     tap.eq([(e["principal"], e["operation"],
              e.get("error", {}).get("code"), e["response"] is None)
             for e in got],
@@ -377,6 +383,11 @@ def plain(d):
 def crash(d, ws):
     reset(ws, episode_id="survivor")
     step(ws, n=1)
+    fresh = d.connect()
+    reset(fresh, episode_id="fresh")
+    step(fresh, n=1)
+    tap.ok("resets" not in observe(d, "fresh")[-1],
+           "events of one that was never reset")
     before = d.log().count("ready: listening")
     os.kill(d.children()["sallyport-reactor"], signal.SIGKILL)
     try:
@@ -395,6 +406,14 @@ def crash(d, ws):
     ws, got = gate.until(back, "the next one")
     tap.ok(fault(got, "worker_gone"), "the episode is there, its worker is "
            "lost", (got, before))
+    got = observe(d, "fresh", **{"Last-Event-ID": "0-0"})
+    tap.eq([(e["seq"], e["type"], e["data"], e.get("resets"))
+            for e in got[:1]],
+           [(0, "gap", {"lost": None, "reason": "restart"}, 1)],
+           "observers are told that what was before is lost")
+    fresh = d.connect("/ws?session_id=fresh")
+    fresh.send({"type": "close"})
+    fresh.receive()
     tap.eq(reset(ws, seed=1), observed({"seed": 1}), "a reset mends it")
     tap.ok("survivor" in [e["id"] for e in d.episodes("full")],
            "under its name")

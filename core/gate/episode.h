@@ -63,7 +63,7 @@ struct episode {
 	bool placed; /* slot and generation are known */
 	uint32_t slot, generation;
 	uint64_t created_us, used_us; /* wall clock */
-	uint32_t resets;
+	uint32_t resets; /* and deaths of reactors that had it */
 	bool frozen;
 	/*
 	 * Made for a reactor that died: what it ran is lost, its worker with

@@ -64,6 +64,7 @@ heard_stranger(struct episode_set *s, uint32_t slot, uint32_t generation,
 	ep->state = EPISODE_LIVE;
 	ep->used = ep->resumed = true;
 	ep->kept = id.n > 0;
+	ep->resets = id.n > 0 ? s->named_resets : 0;
 	if (id.n > 0 && s->claim != NULL && s->claim(s->claim_arg, ep)) {
 		log_notice("episode %s of a reactor that died waits for who "
 			   "had it",
@@ -164,6 +165,7 @@ heard_named(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	(void)m;
 	s->named_slot = wire_u32(w);
 	s->named_generation = wire_u32(w);
+	s->named_resets = wire_u32(w);
 	id = wire_bytes(w);
 	buf_reset(&s->named, EPISODE_ID_MAX);
 	if (wire_done(w) != SP_OK)

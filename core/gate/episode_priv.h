@@ -25,7 +25,7 @@ struct episode_set {
 	void *claim_arg;
 	bool resumed; /* all are known */
 	/* NAMED: what MADE tells of next */
-	uint32_t named_slot, named_generation;
+	uint32_t named_slot, named_generation, named_resets;
 	struct buf named;
 };
 

@@ -157,6 +157,8 @@ feed_set_memory(const struct feed_set *s)
 	return n;
 }
 
+static void feed_put(struct feed *f, enum feed_type type, struct view data);
+
 static void
 feed_open(struct feed_set *s, struct episode *ep)
 {
@@ -174,6 +176,10 @@ feed_open(struct feed_set *s, struct episode *ep)
 	LIST_INIT(&f->readers);
 	LIST_INSERT_HEAD(&s->feeds, f, link);
 	ep->feed = f;
+	/* of a reactor that died, with whatever it had of it */
+	if (f->resets > 0)
+		feed_put(f, FEED_GAP,
+		    VIEW("{\"lost\":null,\"reason\":\"restart\"}"));
 }
 
 static void
@@ -404,6 +410,9 @@ feed_missed(const struct feed *f, const struct feed_reader *r)
 
 	if (r->resets == f->resets)
 		return r->next <= f->log.next ? 0 : FEED_UNKNOWN;
+	/* the gap that the log begins with tells of it */
+	if (r->resets < f->resets_first && f->resets == f->resets_first)
+		return 0;
 	if (r->resets < f->resets_first || r->resets > f->resets ||
 	    f->resets - r->resets > FEED_COUNTS ||
 	    r->next > f->ends[r->resets % FEED_COUNTS])

@@ -263,6 +263,7 @@ ep_give(struct ep *p, uint32_t request)
 	p->pair = NULL;
 	slot_own(p->slot);
 	memset(p->name, 0, sizeof(p->name));
+	p->resets = 0;
 	episodes_tell_made(p, request);
 }
 
@@ -290,6 +291,7 @@ ep_inherit(struct ep *old, struct ep *fresh)
 	fresh->pair = NULL;
 	slot_own(fresh->slot);
 	memcpy(fresh->name, old->name, sizeof(fresh->name));
+	fresh->resets = old->resets + 1;
 	if (!old->e->resuming)
 		return; /* it will ask */
 	episodes_tell_named(fresh);
@@ -314,6 +316,7 @@ ep_reset_done(struct ep *old)
 		failpoint_reach("reset.ended");
 		ep_give(fresh, request);
 		memcpy(fresh->name, old->name, sizeof(fresh->name));
+		fresh->resets = old->resets + 1;
 	}
 	failpoint_reach("reset.given");
 	episodes_warm_later(old->e);
@@ -746,6 +749,8 @@ ask_resume(struct episodes *e, struct channel_msg *m)
 	(void)m;
 	for (i = 0; i < e->eps_n; i++)
 		if (e->eps[i]->use == EP_OWNED) {
+			/* the events that it had went with the old one */
+			e->eps[i]->resets++;
 			episodes_tell_named(e->eps[i]);
 			episodes_tell_made(e->eps[i], 0);
 		}

@@ -57,6 +57,7 @@ struct ep {
 	bool emptied; /* of EP_RESETTING and EP_REFUSED */
 	char
 	    name[EPISODES_NAME_MAX + 1]; /* for the next reactor; empty: none */
+	uint32_t resets; /* likewise: how often its events have begun anew */
 	struct hold *hold;
 	TAILQ_HEAD(, grade) grades; /* the first is under way */
 	LIST_HEAD(, grade_file) files;

@@ -117,6 +117,8 @@ episodes_tell_named(struct ep *p)
 		return;
 	rc = put_which(&b, p->slot);
 	if (rc == SP_OK)
+		rc = wire_put_u32(&b, p->resets);
+	if (rc == SP_OK)
 		rc = wire_put_bytes(&b, view_str(p->name));
 	ep_send(p->e, MESSAGE_EPISODE_NAMED, &b, rc, -1);
 }

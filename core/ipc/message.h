@@ -245,7 +245,9 @@ enum message_type {
 	MESSAGE_EPISODE_SPILL, /* fd file without a name, to read and write, for
 				  what is kept of its events; u32 slot, u32
 				  generation; behind MADE */
-	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, bytes id: of
+	MESSAGE_EPISODE_NAMED = 193, /* u32 slot, u32 generation, u32 how often
+					its events have begun anew, by a reset
+					or a reactor's death, bytes id: of
 					what MADE tells next (request 0) */
 	MESSAGE_EPISODE_RESUMED, /* empty: MADE has told of all there are */
 	MESSAGE_EPISODE_WARM, /* u32 how many are ready, bytes environment: when

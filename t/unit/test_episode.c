@@ -275,6 +275,7 @@ hear_named(uint32_t slot, uint32_t generation, const char *id)
 	m_begin();
 	m_u32(slot);
 	m_u32(generation);
+	m_u32(3);
 	m_bytes(id);
 	tap_is_int(m_hear(MESSAGE_EPISODE_NAMED, -1), SP_OK, "a name is told");
 }
@@ -341,6 +342,7 @@ test_resume(void)
 		strcmp(claimed->id, "mine") == 0,
 	    "is claimed");
 	tap_is_int(sent.n, 0, "and lives on");
+	tap_is_int(claimed->resets, 3, "with the count of its resets");
 	tap_is_int(episode_reset(claimed, on_done, NULL), SP_OK, "its reset");
 	tap_is_int(hear_ended(7, 9, sent_u32(0), ""), SP_OK, "the old place");
 	tap_is_int(hear_made(8, 1, sent_u32(0)), SP_OK, "the new one");

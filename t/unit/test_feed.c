@@ -759,6 +759,34 @@ test_feed_over(void)
 	(void)f;
 }
 
+/* What an earlier reactor had of it is told as lost, whatever id comes. */
+static void
+test_feed_restart(void)
+{
+	struct tester t;
+
+	episode.resets = 3;
+	news(EPISODE_MADE);
+	tester_begin(&t, FEED_PROCESS, 0);
+	feed_read_stop(&t.r);
+	t.r.resets = 2;
+	t.r.next = 1;
+	feed_read_start(feed_of(&episode), &t.r);
+	tester_drain(&t);
+	tap_is_str(tester_text(&t),
+	    "{\"seq\":0,\"type\":\"gap\",\"data\":{\"lost\":null,\"reason\":"
+	    "\"restart\"},\"resets\":3}\n",
+	    "restart: what is told first, also to who comes back");
+	tester_end(&t);
+	episode.resets = 4;
+	news(EPISODE_MADE);
+	back(2, 1, "gap\",\"data\":{\"lost\":null,\"reason\":\"reset\"",
+	    "an id of before the restart, after a reset");
+	news(EPISODE_ENDED);
+	turn();
+	episode.resets = 0;
+}
+
 static void
 test_feed_retention(void)
 {
@@ -959,6 +987,7 @@ main(void)
 	test_feed_reset();
 	test_feed_back();
 	test_feed_over();
+	test_feed_restart();
 	test_feed_retention();
 	test_feed_unreadable();
 	test_feed_many();

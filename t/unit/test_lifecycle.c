@@ -726,6 +726,7 @@ stranger(uint32_t slot, const char *id)
 {
 	helper_u32(slot);
 	helper_u32(1);
+	helper_u32(1);
 	helper_bytes(id);
 	helper_tell(MESSAGE_EPISODE_NAMED);
 	helper_u32(slot);
