@@ -134,6 +134,24 @@ episode_loop(const struct episode *ep)
 	return ep->set->w.loop;
 }
 
+uint64_t
+episode_now_ms(const struct episode *ep)
+{
+	return (ep->frozen ? ep->frozen_at_ms : loop_now_ms(ep->set->w.loop)) -
+	    ep->stood_ms;
+}
+
+void
+episode_note_frozen(struct episode *ep, bool on)
+{
+	uint64_t now = loop_now_ms(ep->set->w.loop);
+
+	if (ep->frozen)
+		ep->stood_ms += now - ep->frozen_at_ms;
+	ep->frozen = on;
+	ep->frozen_at_ms = now;
+}
+
 bool
 episode_set_resumed(const struct episode_set *s)
 {

@@ -65,6 +65,7 @@ struct episode {
 	uint64_t created_us, used_us; /* wall clock */
 	uint32_t resets; /* and deaths of reactors that had it */
 	bool frozen;
+	uint64_t frozen_at_ms, stood_ms; /* since; so long it was before */
 	/*
 	 * Made for a reactor that died: what it ran is lost, its worker with
 	 * it, until a reset.
@@ -150,6 +151,8 @@ void episode_set_claim(struct episode_set *s,
  */
 int episode_set_heard(struct episode_set *s, struct channel_msg *m) must_check;
 struct loop *episode_loop(const struct episode *ep);
+/* The clock of deadlines for what runs in it: it stands while that is frozen. */
+uint64_t episode_now_ms(const struct episode *ep);
 /* False: the helper has not yet told of all that an earlier reactor left. */
 bool episode_set_resumed(const struct episode_set *s);
 size_t episode_set_count(const struct episode_set *s);

@@ -124,7 +124,8 @@ heard_made(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	ep->slot = slot;
 	ep->generation = generation;
 	ep->placed = true;
-	ep->frozen = ep->used = ep->resumed = false;
+	episode_note_frozen(ep, false);
+	ep->used = ep->resumed = false;
 	if (op->type == MESSAGE_EPISODE_RESET)
 		ep->resets++;
 	ep->state = EPISODE_LIVE;
@@ -284,7 +285,7 @@ heard_frozen(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	if (op == NULL || op->type != MESSAGE_EPISODE_FREEZE)
 		return op == NULL ? SP_OK : SP_E_PROTO;
 	if (how != SANDBOX_FROZEN_FAILED)
-		op->ep->frozen = how == SANDBOX_FROZEN;
+		episode_note_frozen(op->ep, how == SANDBOX_FROZEN);
 	episode_op_done(op,
 	    how == SANDBOX_FROZEN_FAILED ? SANDBOX_REFUSED_FAILED : 0,
 	    how == SANDBOX_FROZEN_FAILED ? VIEW("it did not freeze in time")

@@ -42,6 +42,8 @@ int episode_ask(struct episode *ep, enum message_type type, int flag,
 	struct view what),
     void *arg) must_check;
 void episode_tell_closing(struct episode *ep);
+/* Its clock stands, or goes on: episode_now_ms(). */
+void episode_note_frozen(struct episode *ep, bool on);
 void episode_op_free(struct episode_op *op);
 /* Answers it, and frees it before. */
 void episode_op_done(struct episode_op *op, unsigned refusal, struct view what);

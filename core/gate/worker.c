@@ -11,8 +11,7 @@
 #include "gate/worker_rpc.h"
 
 enum {
-	WORKER_FROZEN_MS =
-	    1000, /* how often a frozen one's deadline is asked */
+	WORKER_FROZEN_MS = 1000, /* how often a frozen one is looked at */
 };
 
 struct worker_set {
@@ -174,7 +173,7 @@ arm_one(uint64_t at, uint64_t *next)
 static void
 worker_arm(struct worker *w)
 {
-	uint64_t now = loop_now_ms(w->set->world.loop), next = 0;
+	uint64_t now = worker_now_ms(w), next = 0;
 	const struct worker_call *c;
 
 	if (w->state == WORKER_STARTING)
@@ -214,7 +213,7 @@ worker_on_timer(void *arg)
 {
 	struct worker *w = arg;
 	const struct worker_call *c = w->current;
-	uint64_t now = loop_now_ms(w->set->world.loop);
+	uint64_t now = worker_now_ms(w);
 
 	/* whoever froze it answers for the time */
 	if (w->ep != NULL && w->ep->frozen) {
@@ -340,8 +339,7 @@ worker_begin(struct worker *w)
 		    "the reactor that it spoke to has died");
 		return;
 	}
-	w->ready_by_ms =
-	    w->start_ms != 0 ? loop_now_ms(world->loop) + w->start_ms : 0;
+	w->ready_by_ms = w->start_ms != 0 ? worker_now_ms(w) + w->start_ms : 0;
 	w->back = ops->start(w, env);
 	if (w->back == NULL)
 		worker_fail(w, WORKER_GONE, "no memory to start it");
@@ -453,8 +451,7 @@ send_next(struct worker *w)
 	c->place = WORKER_CURRENT;
 	c->number = ++w->numbers;
 	if (c->timeout_ms != 0)
-		c->deadline_ms =
-		    loop_now_ms(w->set->world.loop) + c->timeout_ms;
+		c->deadline_ms = worker_now_ms(w) + c->timeout_ms;
 	w->current = c;
 	rc = w->back->ops->send(w->back, c);
 	if (rc == SP_OK)
@@ -828,6 +825,13 @@ worker_loop(const struct worker *w)
 	return w->set->world.loop;
 }
 
+uint64_t
+worker_now_ms(const struct worker *w)
+{
+	return w->ep != NULL ? episode_now_ms(w->ep)
+			     : loop_now_ms(w->set->world.loop);
+}
+
 struct worker_call *
 worker_numbered(struct worker *w, uint64_t number)
 {
@@ -878,7 +882,7 @@ worker_heard(struct worker *w, uint64_t ping)
 bool
 worker_settled(const struct worker *w, enum worker_whose whose)
 {
-	uint64_t now = loop_now_ms(worker_loop(w));
+	uint64_t now = worker_now_ms(w);
 	const struct worker_call *c;
 	unsigned i;
 

@@ -147,7 +147,7 @@ worker_http_not_yet(struct worker_http *h, const char *what)
 	if (w == NULL)
 		return;
 	h->phase = WORKER_HTTP_PROBING;
-	now = loop_now_ms(worker_loop(w));
+	now = worker_now_ms(w);
 	/* the last try, told with what came of it */
 	if (w->ready_by_ms != 0 && now + h->pause_ms >= w->ready_by_ms) {
 		worker_fail(w, WORKER_GONE,

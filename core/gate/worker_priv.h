@@ -171,6 +171,8 @@ const struct worker_world *worker_set_world(const struct worker_set *s);
 /* ---- for back ends ---------------------------------------------------------- */
 
 struct loop *worker_loop(const struct worker *w);
+/* What its deadlines are of: episode_now_ms(). */
+uint64_t worker_now_ms(const struct worker *w);
 const struct worker_world *worker_world_of(const struct worker *w);
 /* It takes calls.  Parameters: initialized, see worker_initialized(). */
 void worker_ready(struct worker *w, struct view initialized);

@@ -528,6 +528,39 @@ test_left_many(void)
 	world_close();
 }
 
+/* Whoever froze it answers for the time: every clock of its stands. */
+static void
+test_frozen(void)
+{
+	struct told t;
+	uint64_t start;
+
+	open_ready(HELLO);
+	memset(&t, 0, sizeof(t));
+	TAP_NEVER(worker_call(w,
+		      &(const struct worker_ask){ WORKER_MCP,
+			  VIEW("{\"id\":1,\"method\":\"x\"}"), 1000,
+			  WORKER_ORCHESTRATORS },
+		      &caller, &t, &t.call) != SP_OK);
+	turn(0);
+	start = loop_now_ms(loop);
+	w->unsettled_ms[WORKER_AGENTS] = start + 1000;
+	world_freeze(true);
+	while (loop_now_ms(loop) < start + 1100)
+		turn(20);
+	world_freeze(false);
+	tap_ok(!worker_settled(w, WORKER_ORCHESTRATORS),
+	    "what one that was cancelled has left does not pass frozen");
+	tap_ok(t.n == 0 && t.call->deadline_ms > worker_now_ms(w),
+	    "nor what a call has");
+	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	answer(&t, WORKER_OK, NULL, "which is answered");
+	while (!worker_settled(w, WORKER_ORCHESTRATORS))
+		turn(20);
+	tap_ok(loop_now_ms(loop) >= start + 2000, "it passes afterwards");
+	world_close();
+}
+
 static void
 test_deadline(void)
 {
@@ -931,6 +964,7 @@ main(void)
 	test_left(true, false);
 	test_left(true, true);
 	test_left_many();
+	test_frozen();
 	test_deadline();
 	test_bad();
 	test_hello_bad();

@@ -244,6 +244,20 @@ world_made(void)
 }
 
 static inline void
+world_freeze(bool on)
+{
+	struct buf b = BUF_INIT(64);
+
+	if (episode_freeze(ep, on, NULL, NULL) != SP_OK)
+		abort();
+	world_place(&b);
+	put_u32(&b, sent.request);
+	put_u8(&b, on ? SANDBOX_FROZEN : SANDBOX_THAWED);
+	if (world_hear(MESSAGE_EPISODE_FROZEN, &b, -1) != SP_OK)
+		abort();
+}
+
+static inline void
 world_ended(void)
 {
 	struct buf b = BUF_INIT(64);
