@@ -426,6 +426,7 @@ leases_on_claim(void *arg, struct episode *ep)
 		SP_OK)
 		return false;
 	lifecycle_lease_take(l, ep);
+	l->until_ms = loop_now_ms(gate_loop(l->gate)) + grace_ms;
 	loop_timer_set(l->timer, grace_ms);
 	return true;
 }

@@ -351,23 +351,45 @@ is_fresh(const struct lifecycle_lease *l)
 	return w == NULL || worker_state(w) != WORKER_FAILED;
 }
 
-/* The name is that of one whose connection broke: for how long, and why. */
+/* Who has the one of that name, and what helps: 0; SP_E_*, nothing to say. */
+static int
+exists_why(const struct lifecycle_lease *l, struct view name, struct buf *out)
+{
+	uint64_t now = loop_now_ms(gate_loop(l->gate));
+
+	if (l->shared)
+		return SP_E_NOTFOUND;
+	if (l->users > 0)
+		return buf_add_str(out,
+		    "an episode of that episode_id is there, and somebody is "
+		    "connected to it: close that connection, or choose another "
+		    "episode_id, or none");
+	if (l->idle_ms > 0)
+		return buf_printf(out,
+		    "an episode of that episode_id is there, and a session of "
+		    "openenv/session/create has it until nobody uses it for "
+		    "%llu ms: end that by openenv/session/close, connect with "
+		    "?session_id=%.*s to use the episode as well, or choose "
+		    "another episode_id, or none",
+		    (unsigned long long)l->idle_ms, VIEW_ARG(name));
+	if (l->until_ms <= now)
+		return SP_E_NOTFOUND;
+	return buf_printf(out,
+	    "an episode of that episode_id is there: its connection "
+	    "broke, and it waits %llu ms more for who had it: connect "
+	    "with ?session_id=%.*s to have it back, ask again after that "
+	    "time, or choose another episode_id, or none",
+	    (unsigned long long)(l->until_ms - now), VIEW_ARG(name));
+}
+
 static void
 fail_exists(struct lifecycle_run *run, struct view name)
 {
 	const struct lifecycle_lease *l =
 	    lifecycle_lease_find(view_str(run->lease->env), name);
-	uint64_t now = loop_now_ms(gate_loop(run->lease->gate));
 	struct buf why = BUF_INIT(LIFECYCLE_WHY_MAX);
 
-	if (l == NULL || l->shared || l->users > 0 || l->until_ms <= now ||
-	    buf_printf(&why,
-		"an episode of that episode_id is there: its connection "
-		"broke, and it waits %llu ms more for who had it: connect "
-		"with ?session_id=%.*s to have it back, ask again after that "
-		"time, or choose another episode_id, or none",
-		(unsigned long long)(l->until_ms - now),
-		VIEW_ARG(name)) != SP_OK)
+	if (l == NULL || exists_why(l, name, &why) != SP_OK)
 		run_fail_rc(run, SP_E_EXISTS);
 	else
 		run_finish(run, LIFECYCLE_EXISTS, buf_view(&why), VIEW_NONE);

@@ -91,6 +91,36 @@ test_session_room(void)
 	close_gate();
 }
 
+/* Who wants the name of one that a session has is told of it. */
+static void
+test_session_name(void)
+{
+	char reset[256], query[256];
+	struct peer p, q;
+	struct mux_stream *s;
+
+	open_gate(session_text);
+	fake_asked = SP_E_NOTFOUND;
+	s = request("POST", "/mcp", NULL, CREATE "}");
+	made(1);
+	session_query(s, query, sizeof(query));
+	fake_asked = SP_OK;
+	p = live("/ws", 2);
+	snprintf(reset, sizeof(reset),
+	    "{\"type\":\"reset\",\"data\":{\"episode_id\":\"%s\"}}", at(1)->id);
+	say(&p, reset);
+	hears(&p, "\"reason\":\"episode_exists\"", "a name that a session has");
+	hears(&p, "a session of openenv/session/create has it until",
+	    "and who");
+	hears(&p, "end that by openenv/session/close", "and what helps");
+	q = come("/ws", query);
+	say(&p, reset);
+	hears(&p, "close that connection", "or one that somebody uses");
+	leave(&q, 1000);
+	leave(&p, 1000);
+	close_gate();
+}
+
 /* Whatever there is no memory for: no episode stays that no session has. */
 static void
 test_session_memory(void)

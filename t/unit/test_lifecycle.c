@@ -766,6 +766,15 @@ test_resume(void)
 	hears(&p, "\"observation\"", "mends");
 	leave(&p, 1000);
 	close_gate();
+	open_gate(text);
+	stranger(1, "mine");
+	helper_tell(MESSAGE_EPISODE_RESUMED);
+	p = live("/ws", 2);
+	say(&p, "{\"type\":\"reset\",\"data\":{\"episode_id\":\"mine\"}}");
+	hears(&p, "?session_id=mine to have it back",
+	    "who wants the name of one that waits is told so");
+	leave(&p, 1000);
+	close_gate();
 	all_known = true;
 }
 
@@ -980,6 +989,7 @@ main(void)
 	test_memory();
 	test_session();
 	test_session_room();
+	test_session_name();
 	test_session_memory();
 	test_bounds();
 	loop_timer_free(stopper);
