@@ -413,6 +413,23 @@ def model(d, up):
                "and with it its trace is sealed")
 
 
+def warned(d):
+    """A rule without effect is no error."""
+    conf = os.path.join(d.tmp.name, "warned.conf")
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write(f"state_dir {d.tmp.name}/other;\nenvironment e {{\n"
+                "    sandbox { memory 64m; }\n    egress { via relay;\n"
+                "        allow tcp 203.0.113.0/24 *;\n"
+                "        allow tcp 203.0.113.7 443; } }\n"
+                "server { listen 127.0.0.1:0; location /h { health; } }\n")
+    r = subprocess.run([gate.program("sallyport"), "-t", "-c", conf],
+                       capture_output=True, text=True, check=False)
+    tap.ok(r.returncode == 0 and re.search(
+        r" warn \S+ \S+/warned.conf:6: rule of \"egress\" has no effect: the "
+        r"one at \S+/warned.conf:5 allows all of it; remove", r.stderr),
+           "-t warns of a rule without effect", r.stderr)
+
+
 # ---- deaths -----------------------------------------------------------------
 
 def reactor_dies(d):
@@ -473,7 +490,7 @@ def main():
             if not tap.ok(rc == 0, "a sandbox is to be had", err):
                 tap.done()
             for test in (statuses, bytes_through, looks, signals, memory,
-                         lifetime, network, at_once, within, stays):
+                         lifetime, network, at_once, within, warned, stays):
                 test(d)
             model(d, up)
             all_gone(d, "everything is gone")

@@ -65,6 +65,30 @@ conf_error(struct conf_parse *p, const char *fmt, ...)
 	return rc;
 }
 
+int
+conf_warn(struct conf_parse *p, struct conf_pos pos, const char *fmt, ...)
+{
+	struct conf_list *l = &p->conf->warnings;
+	struct buf text = BUF_INIT(32768);
+	const char *copy = NULL;
+	va_list ap;
+	int rc;
+
+	if (l->n == CONF_ERRORS_MAX)
+		return 0;
+	rc = buf_printf(&text, "%s:%u: ", pos.file, pos.line);
+	va_start(ap, fmt);
+	if (rc == 0)
+		rc = buf_vprintf(&text, fmt, ap);
+	va_end(ap);
+	if (rc != SP_E_NOMEM)
+		copy = arena_strdup(p->arena, buf_view(&text));
+	buf_clear(&text);
+	if (copy == NULL)
+		return conf_nomem(p);
+	return conf_type_list_add(p, l, view_str(copy));
+}
+
 void *
 conf_alloc(struct conf_parse *p, size_t n)
 {

@@ -231,6 +231,8 @@ struct conf {
 	size_t environments_n;
 	struct conf_secret **secrets;
 	size_t secrets_n;
+	/* "FILE:LINE: ..": what is no error, and has no effect */
+	struct conf_list warnings;
 };
 
 /*

@@ -73,6 +73,42 @@ check_agent_pattern(struct conf_parse *p, struct view pattern)
 	return 0;
 }
 
+/* A start and then stars: whatever begins so is matched, also a pattern. */
+static bool
+covers(struct view a, struct view b)
+{
+	struct view start = a;
+	size_t i;
+
+	while (view_ends(start, VIEW("*")))
+		start.n--;
+	if (start.n == a.n || !view_starts(b, start))
+		return false;
+	for (i = 0; i < start.n; i++)
+		if (strchr("*?[", start.p[i]) != NULL)
+			return false;
+	return true;
+}
+
+static int
+warn_covered(struct conf_parse *p, const char *name,
+    const struct conf_list *patterns, size_t n)
+{
+	struct view b = patterns->v[n], a;
+	size_t i;
+
+	for (i = 0; i < patterns->n; i++) {
+		a = patterns->v[i];
+		if (i != n && covers(a, b) && (i < n || !covers(b, a)))
+			return conf_warn(p, conf_node_pos(p->node),
+			    "pattern \"%.*s\" in \"%s\" has no effect: "
+			    "\"%.*s\" beside it matches all of it; remove one "
+			    "of them",
+			    VIEW_ARG(b), name, VIEW_ARG(a));
+	}
+	return 0;
+}
+
 static int
 check_tools(struct conf_parse *p, const struct conf_mcp *m, bool agent)
 {
@@ -93,6 +129,8 @@ check_tools(struct conf_parse *p, const struct conf_mcp *m, bool agent)
 				    VIEW_ARG(m->tools.v[i]));
 		if (rc == 0 && agent)
 			rc = check_agent_pattern(p, m->tools.v[i]);
+		if (rc == 0)
+			rc = warn_covered(p, "tools", &m->tools, i);
 	}
 	return rc;
 }
@@ -156,6 +194,8 @@ conf_mcp_globs(struct conf_parse *p, const char *name,
 			    "bad pattern \"%.*s\" for \"%s\"; expected an "
 			    "absolute one without \"..\"",
 			    VIEW_ARG(globs->v[i]), name);
+		if (warn_covered(p, name, globs, i) != 0)
+			return SP_E_NOMEM;
 	}
 	return 0;
 }

@@ -276,6 +276,45 @@ const struct conf_directive core_conf_env_egress[] = {
 	{ .name = NULL },
 };
 
+/* Whether whatever one of these reaches, a does as well. */
+static bool
+covers_host(struct view a, struct view b)
+{
+	return view_eq(a, b) ||
+	    (view_starts(a, VIEW("*.")) && b.n > a.n - 1 &&
+		view_ends(b, view_from(a, 1)));
+}
+
+static bool
+covers(const struct conf_env_rule *a, const struct conf_env_rule *b)
+{
+	if (a->proto != b->proto || a->is_host != b->is_host ||
+	    b->port_low < a->port_low || b->port_high > a->port_high)
+		return false;
+	if (a->is_host)
+		return covers_host(a->host, b->host);
+	return b->prefix >= a->prefix &&
+	    (a->prefix == 0 || ((a->net ^ b->net) >> (32 - a->prefix)) == 0);
+}
+
+/* Rules only allow: one within another does nothing, wherever it stands. */
+static int
+warn_covered(struct conf_parse *p, const struct conf_environment *e, size_t n)
+{
+	const struct conf_env_rule *b = &e->rules[n], *a;
+	size_t i;
+
+	for (i = 0; i < e->rules_n; i++) {
+		a = &e->rules[i];
+		if (i != n && covers(a, b))
+			return conf_warn(p, b->pos,
+			    "rule of \"egress\" has no effect: the one at "
+			    "%s:%u allows all of it; remove one of them",
+			    a->pos.file, a->pos.line);
+	}
+	return 0;
+}
+
 int
 core_conf_env_egress_read(struct conf_parse *p, struct conf_environment *e,
     const struct conf_node *node, const struct conf_node *nodes)
@@ -303,6 +342,8 @@ core_conf_env_egress_read(struct conf_parse *p, struct conf_environment *e,
 			rc = conf_error_at(p, &rule,
 			    "rule for udp with \"via relay\", which carries "
 			    "tcp alone; expected via veth");
+		if (rc == 0)
+			rc = warn_covered(p, e, i);
 	}
 	return rc;
 }

@@ -113,6 +113,12 @@ int conf_tree_build(struct conf_parse *p, struct view expanded,
 /* An error at a directive other than the one being read. */
 int conf_error_at(struct conf_parse *p, const struct conf_node *node,
     const char *fmt, ...) printf_like(3, 4);
+/*
+ * What is no error, for whoever looks at conf->warnings, at most
+ * CONF_ERRORS_MAX of them.  0; SP_E_NOMEM.
+ */
+int conf_warn(struct conf_parse *p, struct conf_pos pos, const char *fmt, ...)
+    printf_like(3, 4) must_check;
 /* No memory: remembers it. */
 int conf_nomem(struct conf_parse *p);
 

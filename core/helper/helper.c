@@ -192,8 +192,10 @@ helper_run(struct load *l, const struct load_source *src, struct cli *cli)
 		rc = reload_state_read(&r.now, NULL);
 	if (rc == SP_OK)
 		rc = site_open(&site, r.now.load.conf, &ids);
-	if (rc == SP_OK)
+	if (rc == SP_OK) {
 		helper_log(r.now.load.conf, &site);
+		load_warn(&r.now.load);
+	}
 	if (rc == SP_OK)
 		rc = helper_episodes(&w, &r.now, &site, &ids);
 	if (rc == SP_OK) {
@@ -237,6 +239,7 @@ helper_check(struct load *l)
 	worst = check_run(&st);
 	if (worst == SP_OK)
 		worst = check_episodes(&st, &table);
+	load_warn(&st.load);
 	path = st.load.path;
 	st.load.path = NULL;
 	reload_state_clear(&st);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "helper/complain.h"
 #include "helper/load.h"
@@ -143,6 +144,15 @@ load_conf(struct load *l, const struct load_source *src)
 		load_complain(l, rc, &err);
 	buf_clear(&err);
 	return rc;
+}
+
+void
+load_warn(const struct load *l)
+{
+	size_t i;
+
+	for (i = 0; i < l->conf->warnings.n; i++)
+		log_warn("%.*s", VIEW_ARG(l->conf->warnings.v[i]));
 }
 
 void

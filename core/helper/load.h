@@ -32,6 +32,8 @@ struct load {
  * Returns: 0; SP_E_CONF after complaints; SP_E_NOMEM.
  */
 int load_conf(struct load *l, const struct load_source *src) must_check;
+/* What in it has no effect, to the error log. */
+void load_warn(const struct load *l);
 void load_clear(struct load *l);
 
 #endif

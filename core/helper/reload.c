@@ -98,6 +98,7 @@ reload_take(struct reload *r, struct rolerun_world *w)
 {
 	struct reload_state before = r->now;
 
+	load_warn(&r->next.load);
 	site_take(w->site, r->next.load.conf, &r->set);
 	if (w->fleetlog != NULL)
 		fleetlog_reload(w->fleetlog, r->now.load.conf,
