@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
@@ -438,6 +439,63 @@ def test_restarts():
            "in the right order still")
 
 
+def recorder_of(helper):
+    """The pid of its fake recorder."""
+    with open(f"/proc/{helper}/task/{helper}/children",
+              encoding="ascii") as f:
+        for pid in f.read().split():
+            with open(f"/proc/{pid}/comm", encoding="ascii") as c:
+                if c.read().strip() == "sallyport-recor":
+                    return int(pid)
+    return None
+
+
+def test_hung():
+    """A role that answers no PING; SP_PING_MS is a look, 12 are a minute."""
+    path, _ = conf()
+    d = Daemon("-c", path, env={"SP_PING_MS": "200"})
+    d.port()
+    first = d.info()
+    os.kill(int(first["pid"]), signal.SIGSTOP)
+    tap.ok(d.until(f"reactor .pid {first['pid']}. has not answered for 2 s: "
+                   "killed, another one is started"),
+           "a reactor that is stopped is found out")
+    tap.ok(d.until("reactor died of signal 9") and
+           d.until("reactor is started again in") and
+           d.until("reactor serves again"), "killed, and replaced")
+    second = d.info()
+    tap.eq((second["reactor"], second["recorder"]), ("1", "0"), "counted")
+    os.kill(recorder_of(d.p.pid), signal.SIGSTOP)
+    tap.ok(d.until(r"recorder .pid \d+. has not answered for 2 s: killed") and
+           d.until("recorder serves again"), "likewise the recorder")
+    third = d.info()
+    tap.eq((third["pid"], third["recorder"]), (second["pid"], "1"),
+           "and no other")
+
+    # one that is busy, and tells so, for longer than the bound
+    d.tell("busy")
+    while int(d.info()["worked"]) < 40:
+        time.sleep(0.1)
+    fourth = d.info()
+    tap.eq((fourth["pid"], fourth["reactor"]), (third["pid"], "1"),
+           "one that tells of long work is let alone")
+
+    # all of it stands still for longer than the bound
+    pids = [d.p.pid, int(third["pid"]), recorder_of(d.p.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(3)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    d.p.send_signal(signal.SIGUSR1)
+    woken = d.until("logs are opened again")
+    tap.ok(woken, "stopped as a whole and woken")
+    tap.eq(d.info()["pid"], third["pid"], "the reactor is the same")
+    tap.eq(d.stop(), 0, "ends with status 0")
+    tap.ok("has not answered" not in woken.string + d.text,
+           "and nobody was late")
+
+
 def test_stops():
     path, folder = conf()
     d = Daemon("-c", path)
@@ -760,6 +818,7 @@ try:
     test_proxy_flags()
     test_life()
     test_restarts()
+    test_hung()
     test_stops()
     test_failures()
     test_logs()

@@ -35,8 +35,8 @@ def answer(text):
 
 
 class Daemon(gate.Gate):
-    def __init__(self, model, main=""):
-        super().__init__(CONF.format(model.url), main)
+    def __init__(self, model, main="", env=None):
+        super().__init__(CONF.format(model.url), main, env)
         self.recorder = self.children()["sallyport-recorder"]
 
     def still(self):
@@ -185,6 +185,30 @@ def test_stop(model):
         d.tmp.cleanup()
 
 
+def test_hung(model):
+    """Who hangs is found out and replaced; SP_PING_MS is a look of twelve."""
+    with Daemon(model, env={"SP_PING_MS": "200"}) as d:
+        d.still()
+        model.play(unary(answer("held")))
+        r = gate.Reply(d.connect(), gate.request({"model": "m",
+                                                  "messages": []}))
+        ok(f"recorder (pid {d.recorder}) has not answered for 2 s: killed, "
+           "another one is started" in d.log(),
+           "a call ends when a recorder that hangs is found out", r.status)
+        until(lambda: "recorder serves again" in d.log(), "another one")
+        model.play(unary(answer("next")))
+        eq(d.post({"model": "m", "messages": []}).status, 200,
+           "the next one serves")
+        reactor = d.children()["sallyport-reactor"]
+        os.kill(reactor, signal.SIGSTOP)
+        until(lambda: "reactor serves again" in d.log(), "another reactor")
+        ok(f"reactor (pid {reactor}) has not answered for 2 s: killed"
+           in d.log(), "likewise a reactor")
+        got = d.get("/status").body
+        ok(b'restarts_total{role="reactor"} 1' in got and
+           b'restarts_total{role="recorder"} 1' in got, "both are counted")
+
+
 def main():
     if os.getuid() != 0:
         tap.skip_all("the recorder can be stopped only by root")
@@ -195,6 +219,7 @@ def main():
         test_lengths(d, model)
     test_truncated(model)
     test_stop(model)
+    test_hung(model)
     tap.done()
 
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "helper/complain.h"
 #include "helper/episodes.h"
 #include "helper/notify.h"
@@ -29,6 +31,8 @@ enum {
 	SUP_BACKOFF_MS = 100,
 	SUP_BACKOFF_MAX_MS = 10 * 1000,
 	SUP_HEALTHY_MS = 60 * 1000,
+	SUP_PING_MS = 5 * 1000,
+	SUP_PINGS = 12, /* looks without an answer: a minute */
 	SUP_MESSAGES_PER_TURN = 32,
 	SUP_REAPED_PER_TURN = 1000,
 	SUP_READY_LINE_MAX = 16 * 1024,
@@ -246,6 +250,25 @@ sup_on_drained(struct sup_role *r, const struct channel_msg *m)
 	return SP_OK;
 }
 
+/* An answer, or a role that is at work for long: also before it is ready. */
+static int
+sup_on_alive(struct sup_role *r, const struct channel_msg *m)
+{
+	struct wire w;
+	bool asked;
+
+	wire_init(&w, m->body);
+	asked = wire_u8(&w) != 0;
+	if (wire_done(&w) != SP_OK || (asked && !r->pinged))
+		return SP_E_PROTO;
+	if (asked)
+		r->pinged = false;
+	r->unanswered = 0;
+	if (r->ready_at_ms == 0 && !supervisor_stopping(r->s))
+		poller_timer_set(r->deadline, SUP_READY_MS);
+	return SP_OK;
+}
+
 static const struct {
 	enum message_type type;
 	int (*handle)(struct sup_role *r, const struct channel_msg *m);
@@ -256,6 +279,7 @@ static const struct {
 	{ MESSAGE_PREPARED, sup_reload_prepared },
 	{ MESSAGE_COMMITTED, sup_reload_committed },
 	{ MESSAGE_FLEET, sup_on_fleet },
+	{ MESSAGE_ALIVE, sup_on_alive },
 };
 
 static int
@@ -358,7 +382,7 @@ sup_start(struct sup_role *r)
 		r->pid = -1;
 		return rc;
 	}
-	r->ready = r->failed = false;
+	r->ready = r->failed = r->pinged = false;
 	r->ready_at_ms = 0;
 	r->f = poller_add(r->s->p, channel_fd(r->c), POLLER_READ,
 	    sup_on_channel, r);
@@ -653,6 +677,65 @@ sup_watch(struct supervisor *s)
 	return SP_OK;
 }
 
+/* ---- who does not answer --------------------------------------------------- */
+
+/*
+ * One PING at a time: they do not pile up before one that is stopped.  What
+ * counts is looks, not time: while this process itself stands still (it was
+ * stopped, or the machine slept) nobody else can be said to be late.
+ */
+static void
+sup_ping(struct sup_role *r)
+{
+	if (!r->ready)
+		return;
+	if (!r->pinged) {
+		r->unanswered = 0;
+		r->pinged =
+		    supervisor_send(r, MESSAGE_PING, VIEW_NONE, -1) == SP_OK;
+		return;
+	}
+	if (++r->unanswered != SUP_PINGS)
+		return;
+	log_error("%s (pid %ld) has not answered for %" PRIu64
+		  " s: killed, another one is started",
+	    rolerun_name(r->who), (long)r->pid,
+	    SUP_PINGS * r->s->ping_ms / 1000);
+	supervisor_kill(r);
+}
+
+/* A start and a stop have deadlines of their own. */
+static void
+sup_on_ping(void *arg)
+{
+	struct supervisor *s = arg;
+
+	if (s->phase == SUP_SERVING) {
+		sup_ping(&s->reactor);
+		sup_ping(&s->recorder);
+	}
+	poller_timer_set(s->ping, s->ping_ms);
+}
+
+static int
+sup_ping_init(struct supervisor *s)
+{
+	s->ping_ms = SUP_PING_MS;
+#if !SP_CONFINEMENT
+	const char *ms = getenv("SP_PING_MS");
+
+	/* for tests */
+	if (ms != NULL &&
+	    num_u64(view_str(ms), 1, SUP_PING_MS, &s->ping_ms) != SP_OK)
+		return SP_E_ARG;
+#endif
+	s->ping = poller_timer_new(s->p, sup_on_ping, s);
+	if (s->ping == NULL)
+		return SP_E_NOMEM;
+	poller_timer_set(s->ping, s->ping_ms);
+	return SP_OK;
+}
+
 /* ---- the loop ------------------------------------------------------------- */
 
 /* Whatever was queued in this turn waits for room in the socket. */
@@ -716,6 +799,8 @@ sup_init(struct supervisor *s)
 		rc = sup_reload_init(s);
 	if (rc == SP_OK)
 		rc = sup_watch(s);
+	if (rc == SP_OK)
+		rc = sup_ping_init(s);
 	for (i = 0; rc == SP_OK && i < sizeof(signals) / sizeof(signals[0]);
 	     i++)
 		rc = poller_signal(s->p, signals[i].signo, signals[i].cb, s);
@@ -771,6 +856,7 @@ supervisor_run(struct rolerun_world *w, struct reload *r)
 		sup_clear_role(&s.recorder);
 		sup_reload_clear(&s);
 		poller_timer_free(s.watchdog);
+		poller_timer_free(s.ping);
 		episodes_free(w->episodes);
 		w->episodes = NULL;
 	}

@@ -36,6 +36,8 @@ struct sup_role {
 	uint64_t ready_at_ms; /* 0: was not */
 	uint64_t backoff_ms;
 	unsigned compromised; /* times it broke the protocol */
+	bool pinged; /* and the answer is to come */
+	unsigned unanswered; /* looks since then, or since a sign of life */
 	int peer_fd; /* its end of a socket to the other, waiting for it */
 };
 
@@ -50,6 +52,8 @@ struct supervisor {
 	int status;
 	struct poller_timer *watchdog; /* NULL: nobody watches */
 	uint64_t watchdog_ms;
+	struct poller_timer *ping;
+	uint64_t ping_ms; /* between two looks */
 	struct reload *r;
 	enum sup_reload_phase reload_phase;
 	unsigned reload_waits; /* roles whose answer is to come */

@@ -60,6 +60,7 @@ enum message_type {
 	MESSAGE_COMMIT, /* u32 generation: what is new takes it */
 	MESSAGE_ABANDON, /* u32 generation: forget it */
 	MESSAGE_FLEET_WAS, /* as FLEET: what a reactor before did */
+	MESSAGE_PING, /* empty: ALIVE is the answer; none before it came */
 	/* role to helper */
 	MESSAGE_READY = 32, /* empty: serving */
 	MESSAGE_FAILED, /* bytes: why it cannot start; the helper exits */
@@ -68,6 +69,7 @@ enum message_type {
 	MESSAGE_COMMITTED, /* u32 generation */
 	MESSAGE_FLEET, /* u8 enum fleet_op, bytes upstream, bytes url: its
 			  servers were changed */
+	MESSAGE_ALIVE, /* u8 1: the answer to PING; 0: at work that is long */
 	/* reactor to recorder */
 	MESSAGE_TURN_OPEN = 64,
 	/*

@@ -395,3 +395,11 @@ role_committed(struct role *r, uint32_t generation)
 	buf_clear(&b);
 	return rc;
 }
+
+int
+role_alive(struct role *r, bool asked)
+{
+	uint8_t body = asked;
+
+	return channel_send(r->helper, MESSAGE_ALIVE, view_of(&body, 1), -1);
+}

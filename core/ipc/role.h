@@ -99,5 +99,7 @@ bool role_next_begun(const struct role *next);
 int role_prepared(struct role *r, uint32_t generation,
     struct view why) must_check;
 int role_committed(struct role *r, uint32_t generation) must_check;
+/* MESSAGE_ALIVE: asked, the answer to PING; else of long work. */
+int role_alive(struct role *r, bool asked) must_check;
 
 #endif

@@ -167,6 +167,15 @@ reactor_on_stop(struct reactor *a, struct channel_msg *m, struct wire *w)
 	return SP_OK;
 }
 
+static int
+reactor_on_ping(struct reactor *a, struct channel_msg *m, struct wire *w)
+{
+	(void)m;
+	if (wire_done(w) != SP_OK)
+		return SP_E_PROTO;
+	return role_alive(&a->role, true);
+}
+
 /* ---- another generation --------------------------------------------------- */
 
 /* The configuration and its secrets; err says what is wrong. */
@@ -359,6 +368,7 @@ static const struct {
 	{ MESSAGE_DRAIN_REQ, reactor_on_drain },
 	{ MESSAGE_STOP, reactor_on_stop },
 	{ MESSAGE_FLEET_WAS, reactor_on_fleet },
+	{ MESSAGE_PING, reactor_on_ping },
 };
 
 static int

@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -19,7 +20,7 @@
 #include "recorder/journal.h"
 #include "recorder/peer.h"
 
-enum { CONF_ERRORS_MAX = 16 * 1024 };
+enum { CONF_ERRORS_MAX = 16 * 1024, ALIVE_MS = 5 * 1000 };
 
 struct recorder {
 	struct role role;
@@ -33,6 +34,8 @@ struct recorder {
 	struct poller_fd *helper_ready;
 	struct peer peer;
 	bool stopped;
+	bool telling; /* what the helper did not take at once */
+	uint64_t alive_at_ms; /* when it was last told unasked */
 };
 
 static void
@@ -116,7 +119,9 @@ on_helper(void *arg, unsigned ready)
 	struct wire w;
 	int rc;
 
-	(void)ready;
+	/* what is left is tried again, and an end is told by the reading */
+	if (ready & POLLER_WRITE)
+		(void)!channel_flush(r->role.helper);
 	while (!r->stopped && (rc = channel_recv(r->role.helper, &m)) == 0) {
 		wire_init(&w, m.body);
 		if (m.type == MESSAGE_LOG)
@@ -125,6 +130,8 @@ on_helper(void *arg, unsigned ready)
 			take_peer(r, &m, &w);
 		else if (m.type == MESSAGE_STOP)
 			stop(r);
+		else if (m.type == MESSAGE_PING)
+			rc = role_alive(&r->role, true);
 		else if (m.type != MESSAGE_RESTARTS)
 			rc = take_generation(r, &m, &w);
 		fd_close(&m.fd);
@@ -142,8 +149,29 @@ static void
 after(void *arg)
 {
 	struct recorder *r = arg;
+	bool telling = channel_queued(r->role.helper) > 0;
 
 	peer_after(&r->peer);
+	if (telling == r->telling)
+		return;
+	if (poller_want(r->helper_ready,
+		telling ? POLLER_READ | POLLER_WRITE : POLLER_READ) == 0)
+		r->telling = telling;
+}
+
+/* Reading a large file to seal it is no reason to be taken for hung. */
+static void
+on_work(void *arg)
+{
+	struct recorder *r = arg;
+	uint64_t now = clock_ms();
+
+	if (now - r->alive_at_ms < ALIVE_MS ||
+	    channel_queued(r->role.helper) > 0)
+		return;
+	r->alive_at_ms = now;
+	if (role_alive(&r->role, false) != 0)
+		log_debug("the helper is not told of long work");
 }
 
 static void
@@ -267,8 +295,11 @@ main(int argc, char **argv)
 	if (rc != 0)
 		role_fail(&r.role, "recorder: start: %s", err_str(rc));
 	read_conf(&r);
+	r.alive_at_ms = clock_ms();
+	trace_on_work(on_work, &r);
 	open_dirs(&r);
 	serve(&r);
+	trace_on_work(NULL, NULL);
 	peer_clear(&r.peer);
 	registry_clear(&r.registry);
 	recgens_clear(&r.generations);

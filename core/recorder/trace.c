@@ -25,6 +25,23 @@ enum {
 	BLOCK = 256 * 1024,
 };
 
+static void (*work_cb)(void *arg);
+static void *work_arg;
+
+void
+trace_on_work(void (*cb)(void *arg), void *arg)
+{
+	work_cb = cb;
+	work_arg = arg;
+}
+
+static void
+at_work(void)
+{
+	if (work_cb != NULL)
+		work_cb(work_arg);
+}
+
 struct trace *
 trace_new(int dir, struct view key, struct view session, struct view name)
 {
@@ -550,6 +567,7 @@ trace_sync(struct trace *t)
 		return;
 	t->dirty = false;
 	t->sync_rc = 0;
+	at_work();
 	if (t->sync && fdatasync(t->fd) != 0) {
 		t->sync_rc = err_from_errno(errno);
 		log_error("trace %s: fdatasync: %s", t->name,
@@ -618,6 +636,7 @@ sum_file(struct trace *t)
 	if (block == NULL)
 		return SP_E_NOMEM;
 	while (rc == 0 && at < t->size) {
+		at_work();
 		got = pread(t->fd, block, BLOCK, (off_t)at);
 		if (got < 0 && errno == EINTR)
 			continue;

@@ -99,6 +99,11 @@ int trace_hold(struct trace *t, struct buf *line, const struct signer *k,
  */
 void trace_flush(struct trace *t, const struct signer *k);
 void trace_forgive(struct trace *t);
+/*
+ * cb is called again and again while a file is read to be sealed, and at each
+ * fdatasync: work that may take long.
+ */
+void trace_on_work(void (*cb)(void *arg), void *arg);
 /* fdatasync when dirty; the result stays in sync_rc until the next append. */
 void trace_sync(struct trace *t);
 void trace_undelivered(struct trace *t, uint64_t turn);

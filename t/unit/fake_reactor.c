@@ -184,6 +184,11 @@ on_helper(void *arg, unsigned ready)
 	(void)ready;
 	(void)!channel_flush(role.helper);
 	while ((rc = channel_recv(role.helper, &m)) == SP_OK) {
+		if (m.type == MESSAGE_PING) {
+			if (role_alive(&role, true) != SP_OK)
+				exit(3);
+			continue;
+		}
 		if (m.type == MESSAGE_EPISODE_FILE_DATA)
 			tell_file(m.fd);
 		buf_reset(&b, LINE_MAX_BYTES);

@@ -1,7 +1,7 @@
 /*
  * Both roles in little, for t/helper.t: speaks the helper's protocol and does
  * what it is told.  Named sallyport-reactor it takes one command a connection:
- *   info | crash | lie | hold | record N | log TEXT
+ *   info | crash | lie | hold | busy | record N | log TEXT
  * Named sallyport-recorder it appends what it sees to "events" in its trace
  * directory; record 666 makes it crash, 667 makes it break the protocol.
  */
@@ -27,6 +27,8 @@ static struct channel *peer;
 static struct poller *loop;
 static struct poller_fd *peer_handle;
 static int hold;
+static struct poller_timer *work; /* busy: no PING is answered */
+static unsigned worked;
 
 static void
 event(const char *what, unsigned n)
@@ -124,14 +126,25 @@ answer_info(int fd)
 
 	n = snprintf(line, sizeof(line),
 	    "pid=%ld uid=%u gid=%u reactor=%u recorder=%u secrets=%zu "
-	    "secret=%.*s confine=%u proxy=%u conf=%u nnp=%d\n",
+	    "secret=%.*s confine=%u proxy=%u conf=%u nnp=%d worked=%u\n",
 	    (long)getpid(), (unsigned)geteuid(), (unsigned)getegid(),
 	    role.reactor_restarts, role.recorder_restarts, role.secrets_n,
 	    role.secrets_n ? (int)role.secrets[0].n : 0,
 	    role.secrets_n ? role.secrets[0].value : "",
 	    role.flags & ROLE_CONFINE, role.flags & ROLE_PROXY,
-	    buf_len(&role.conf) > 0, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	    buf_len(&role.conf) > 0, prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
+	    worked);
 	(void)!write(fd, line, (size_t)n);
+}
+
+static void
+on_work(void *arg)
+{
+	(void)arg;
+	worked++;
+	if (role_alive(&role, false) != SP_OK)
+		abort();
+	poller_timer_set(work, 100);
 }
 
 static void
@@ -149,6 +162,12 @@ obey(int fd, const char *line)
 		lie();
 	if (strcmp(line, "hold") == 0)
 		hold = 1;
+	if (strcmp(line, "busy") == 0) {
+		work = poller_timer_new(loop, on_work, NULL);
+		if (work == NULL)
+			abort();
+		poller_timer_set(work, 0);
+	}
 	if (strncmp(line, "log ", 4) == 0)
 		log_error("%s", line + 4);
 	if (strncmp(line, "record ", 7) == 0 &&
@@ -244,6 +263,10 @@ on_message(struct channel_msg *m, unsigned me)
 		break;
 	case MESSAGE_COMMIT:
 		if (role_committed(&role, wire_u32(&w)) != SP_OK)
+			abort();
+		break;
+	case MESSAGE_PING:
+		if (work == NULL && role_alive(&role, true) != SP_OK)
 			abort();
 		break;
 	case MESSAGE_ABANDON:

@@ -381,11 +381,18 @@ test_torn(void)
 }
 
 static void
+count_work(void *arg)
+{
+	(*(unsigned *)arg)++;
+}
+
+static void
 test_long_lines(void)
 {
 	struct trace *t = new_trace("l.jsonl", 0);
 	struct buf line = BUF_INIT(BIG);
 	char zero[DIGEST_HEX + 1];
+	unsigned n = 0;
 	size_t i;
 	int rc;
 
@@ -401,6 +408,12 @@ test_long_lines(void)
 	append(t, 2, 2, &rc);
 	tap_ok(rc == 0 && chain_lines("l.jsonl", zero) == 2,
 	    "a line longer than a block is read back");
+	trace_free(t);
+	t = new_trace("l.jsonl", 0);
+	trace_on_work(count_work, &n);
+	tap_is_int(trace_seal(t, &signer, "end"), 0, "and sealed");
+	trace_on_work(NULL, NULL);
+	tap_ok(n >= 2, "of its reading is told, block by block");
 	trace_free(t);
 	buf_clear(&line);
 }
@@ -459,10 +472,10 @@ static void
 clean_up(void)
 {
 	static const char *const files[] = { "a.jsonl", "a.seal", "t.jsonl",
-		"t.jsonl.torn", "l.jsonl", "m.jsonl", "m.seal", "g.jsonl",
-		"g.seal", "f.jsonl", "r.jsonl", "r.jsonl.1", "r.jsonl.1.seal",
-		"r.jsonl.2", "r.jsonl.2.seal", "r.jsonl.3", "r.jsonl.3.seal",
-		"r.jsonl.4", "r.jsonl.4.seal", "recorder.key",
+		"t.jsonl.torn", "l.jsonl", "l.seal", "m.jsonl", "m.seal",
+		"g.jsonl", "g.seal", "f.jsonl", "r.jsonl", "r.jsonl.1",
+		"r.jsonl.1.seal", "r.jsonl.2", "r.jsonl.2.seal", "r.jsonl.3",
+		"r.jsonl.3.seal", "r.jsonl.4", "r.jsonl.4.seal", "recorder.key",
 		"sallyport.pub" };
 	size_t i;
 
