@@ -145,6 +145,32 @@ print_tallies(FILE *out, const char *what, const struct ctl_tally *v, size_t n)
 	(void)fprintf(out, "\n");
 }
 
+static void
+print_missing(FILE *out, const struct ctl_missing *m)
+{
+	size_t i;
+
+	if (m->turns == 0)
+		return;
+	(void)fprintf(out, "missing %llu: no record of turn",
+	    (unsigned long long)m->turns);
+	for (i = 0; i < m->ranges_n; i++) {
+		(void)fprintf(out, "%s %llu", i > 0 ? "," : "",
+		    (unsigned long long)m->range[i].from);
+		if (m->range[i].to > m->range[i].from)
+			(void)fprintf(out, "-%llu",
+			    (unsigned long long)m->range[i].to);
+	}
+	if (m->more > 0)
+		(void)fprintf(out, " and %llu more",
+		    (unsigned long long)m->more);
+	(void)fprintf(out, "%s\n",
+	    m->in_use ? "; open still, open when sallyport or its recorder was "
+			"killed, or not written (the log tells)"
+		      : "; open when sallyport or its recorder was killed, or "
+			"not written (the log tells)");
+}
+
 void
 ctl_print_totals(FILE *out, const struct ctl_totals *t,
     const struct ctl_verify *v)
@@ -179,6 +205,7 @@ ctl_print_totals(FILE *out, const struct ctl_totals *t,
 		(void)fprintf(out, ", for the first %llu turns",
 		    (unsigned long long)v->facts.turns);
 	(void)fprintf(out, "\n");
+	print_missing(out, &v->missing);
 	if (v->torn > 0)
 		(void)fprintf(out,
 		    "torn: a last line of %llu bytes is "
@@ -206,6 +233,26 @@ write_count(struct jwrite *w, const char *key, uint64_t n)
 {
 	jwrite_key(w, key);
 	jwrite_u64(w, n);
+}
+
+static void
+write_missing(struct jwrite *w, const struct ctl_missing *m)
+{
+	size_t i;
+
+	write_count(w, "missing_turns", m->turns);
+	jwrite_key(w, "missing");
+	jwrite_array(w);
+	for (i = 0; i < m->ranges_n; i++) {
+		jwrite_array(w);
+		jwrite_u64(w, m->range[i].from);
+		jwrite_u64(w, m->range[i].to);
+		jwrite_end_array(w);
+	}
+	jwrite_end_array(w);
+	write_count(w, "missing_more", m->more);
+	jwrite_key(w, "in_use");
+	jwrite_bool(w, m->in_use);
 }
 
 static int
@@ -250,6 +297,7 @@ ctl_print_totals_json(FILE *out, const struct ctl_totals *t,
 	jwrite_key(&w, "seal");
 	jwrite_cstr(&w, seal_text(v->seal));
 	write_count(&w, "torn_bytes", v->torn);
+	write_missing(&w, &v->missing);
 	jwrite_end_object(&w);
 	return print_line(out, &w, &b);
 }

@@ -213,7 +213,7 @@ int
 ctl_trace(int argc, char **argv)
 {
 	struct buf path = BUF_INIT(PATH_BYTES);
-	struct ctl_verify v;
+	struct ctl_verify v = { .lines = 0 };
 	struct options o;
 	const char *name;
 	char real[PATH_MAX];
@@ -241,6 +241,7 @@ ctl_trace(int argc, char **argv)
 		(void)fprintf(stderr, "sallyportctl: %s: %s\n",
 		    buf_len(&path) > 0 ? buf_view(&path).p : o.target,
 		    err_str(rc));
+	ctl_verify_clear(&v);
 	fd_close(&dir);
 	buf_clear(&path);
 	if (fflush(stdout) != 0 && rc == 0)

@@ -43,6 +43,19 @@ count_line(struct walk *w, const struct chain_link *link, size_t n)
 }
 
 static int
+take_record(struct ctl_verify *v, struct view line)
+{
+	struct ctl_record r;
+
+	if (ctl_record_read(&r, line) != 0)
+		return 0;
+	if (view_eq(ctl_record_get(r.v[CTL_METADATA], VIEW("has_tools")),
+		VIEW("true")))
+		v->any_tools = true;
+	return ctl_missing_add(&v->missing, &r);
+}
+
+static int
 take_line(void *arg, struct view line)
 {
 	struct walk *w = arg;
@@ -71,14 +84,10 @@ take_line(void *arg, struct view line)
 		if (v->lines == 1)
 			v->first = link;
 		v->last = link;
-		if (ctl_record_read(&r, line) == 0 &&
-		    view_eq(ctl_record_get(r.v[CTL_METADATA],
-				VIEW("has_tools")),
-			VIEW("true")))
-			v->any_tools = true;
+		rc = take_record(v, line);
 	}
 	count_line(w, &link, line.n);
-	return 0;
+	return rc == SP_E_NOMEM ? rc : 0;
 }
 
 static int
@@ -220,11 +229,31 @@ look_before(int dir, const char *name, struct ctl_verify *v)
 	v->before_found = fstat(fd, &st) == 0 &&
 	    tail_read(fd, (uint64_t)st.st_size, &tail) == 0;
 	fd_close(&fd);
+	v->before_high = v->before_found ? tail.turn_high : 0;
 	if (v->before_found && strcmp(tail.link.hash, v->first.prev) != 0 &&
 	    v->broken_line == 0) {
 		v->broken_line = 1;
 		v->why = "it does not follow the end of the file before";
 	}
+}
+
+void
+ctl_verify_clear(struct ctl_verify *v)
+{
+	ctl_missing_clear(&v->missing);
+}
+
+/* A line that is gone is another matter: the chain tells that. */
+static int
+look_for_missing(int dir, const char *name, struct ctl_verify *v)
+{
+	uint64_t low = 1;
+
+	if (v->broken_line > 0)
+		return 0;
+	if (v->continues)
+		low = v->before_found ? v->before_high + 1 : 0;
+	return ctl_missing_find(&v->missing, dir, name, low);
 }
 
 int
@@ -243,11 +272,13 @@ ctl_verify(int dir, const char *name, struct ctl_verify *v)
 	w.sealed_bytes = v->facts.bytes;
 	chain_sum_init(&w.sum);
 	chain_zero(w.last.hash);
+	ctl_missing_look(&v->missing, fd);
 	rc = ctl_record_lines(fd, &v->torn, take_line, &w);
 	fd_close(&fd);
 	if (rc == 0) {
 		compare_seal(&w, name);
 		look_before(dir, name, v);
+		rc = look_for_missing(dir, name, v);
 	}
 	return rc;
 }

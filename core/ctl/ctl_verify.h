@@ -2,6 +2,7 @@
 #ifndef SP_CTL_VERIFY_H
 #define SP_CTL_VERIFY_H
 
+#include "ctl/ctl_missing.h"
 #include "recorder/seal.h"
 
 enum ctl_seal {
@@ -20,6 +21,8 @@ struct ctl_verify {
 	struct chain_link first, last;
 	bool continues; /* the first record names one before it */
 	bool before_found; /* and the file with it is there, and fits */
+	uint64_t before_high; /* the highest turn given out up to there */
+	struct ctl_missing missing; /* of a chain that holds */
 	enum ctl_seal seal;
 	struct seal_facts facts; /* of a seal that is not NONE or BAD */
 	bool any_tools; /* a turn of it had tools */
@@ -27,9 +30,11 @@ struct ctl_verify {
 
 /*
  * Context: sallyportctl.
+ * Owner:   ctl_verify_clear(v), in every case.
  * Returns: 0 with the findings in v; the error of reading the file.
  */
 int ctl_verify(int dir, const char *name, struct ctl_verify *v) must_check;
+void ctl_verify_clear(struct ctl_verify *v);
 static inline bool
 ctl_verify_good(const struct ctl_verify *v)
 {
