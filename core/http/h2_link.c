@@ -149,7 +149,15 @@ h2_link_reset(struct h2_call *s, uint32_t code)
 	if (s->reset || s->closed)
 		return;
 	s->reset = true;
-	link_expect(c, s->id);
+	/*
+	 * nghttp2 drops HEADERS that wait for the server to allow a stream,
+	 * but says so only when it does, which may be never.
+	 */
+	if (!s->began)
+		s->closed = nghttp2_session_set_stream_user_data(c->session,
+				s->id, NULL) == 0;
+	else
+		link_expect(c, s->id);
 	if (nghttp2_submit_rst_stream(c->session, NGHTTP2_FLAG_NONE, s->id,
 		code) != 0)
 		h2_link_condemn(c, NGHTTP2_INTERNAL_ERROR, err_str(SP_E_NOMEM));
@@ -362,7 +370,9 @@ link_check_end(struct h2_link *c)
 		if (!idle && !c->going)
 			h2_link_breach(c);
 		h2_link_lost(c, "the server ended the connection");
-	} else if (idle && (c->going || c->client->keepalive_timeout_ms == 0)) {
+	} else if (idle &&
+	    (c->client->keepalive_timeout_ms == 0 || !h2_link_has_room(c))) {
+		/* of no use any more: GOAWAY, or no stream is allowed */
 		h2_link_lost(c, "");
 	}
 }

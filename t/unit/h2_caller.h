@@ -20,6 +20,7 @@ struct seen {
 	enum call_failure why;
 	char words[200];
 	bool cancel_at_head, cancel_at_body, pause_at_head;
+	void (*at_head)(void);
 };
 
 static struct resolver *resolver;
@@ -49,6 +50,8 @@ on_head(void *arg, struct call *c, const struct head_reply *head)
 		    VIEW_ARG(head->fields.v[i].name),
 		    VIEW_ARG(head->fields.v[i].value)));
 	must(buf_add_str(&s->text, "}"));
+	if (s->at_head != NULL)
+		s->at_head();
 	if (s->pause_at_head)
 		call_pause(c, true);
 	if (s->cancel_at_head) {

@@ -529,6 +529,64 @@ test_timeouts(void)
 	stop();
 }
 
+static void
+allow_streams(uint32_t n)
+{
+	const nghttp2_settings_entry max = {
+		NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, n
+	};
+
+	must(nghttp2_submit_settings(h2s.session[0], 0, &max, 1));
+	h2s_flush(0);
+}
+
+/* Told when the call has its place already, read before it is sent. */
+static void
+begin_late(void)
+{
+	struct call_params cp = params();
+
+	cp.send_timeout_ms = 20;
+	begin_with(1, &cp);
+	allow_streams(h2s.max_streams);
+}
+
+/* A server that allows fewer streams, or none, as one that drains does. */
+static void
+test_fewer_streams(void)
+{
+	struct h2_client_stats st;
+
+	start();
+	begin(0);
+	wait_asked(1, "a call");
+	seen[0].at_head = begin_late;
+	h2s.max_streams = 1;
+	h2s_head(&h2s.rq[0], "200", false, NULL);
+	wait_over(1, "one more than is allowed");
+	tap_is_int(seen[1].why, CALL_SEND_TIMEOUT, "is late");
+	turns(1);
+	h2_client_stats(client, &st);
+	tap_is_int((long long)st.streams, 1, "and forgotten");
+	allow_streams(5);
+	turns(3);
+	begin(2);
+	wait_asked(2, "the next call");
+	tap_ok(h2s.rq_n == 2 && h2s.accepted == 1,
+	    "what was late is not sent when more are allowed");
+	seen[2].at_head = begin_late;
+	h2s.max_streams = 0;
+	h2s_reply(&h2s.rq[1], "x");
+	h2s_body(&h2s.rq[0], VIEW("x"), false);
+	wait_over(3, "a call when none is allowed, and those under way");
+	tap_ok(seen[0].ends == 1 && seen[2].ends == 1 && seen[1].fails == 1,
+	    "end");
+	wait_for(is_quiet, "the connection is of no use, and closed");
+	h2_client_stats(client, &st);
+	tap_is_int((long long)st.streams, 0, "nothing is left of the calls");
+	stop();
+}
+
 /* ---- what is wrong -------------------------------------------------------- */
 
 static void
@@ -673,6 +731,7 @@ main(void)
 	test_pause();
 	test_upload();
 	test_timeouts();
+	test_fewer_streams();
 	test_broken();
 	test_nomem();
 	caller_clear();
