@@ -32,6 +32,7 @@ recgens_clear(struct recgens *g)
 {
 	struct recgen *n;
 
+	g->store->conf = NULL;
 	while ((n = LIST_FIRST(&g->list)) != NULL)
 		free_one(n);
 	g->current = g->next = NULL;

@@ -26,6 +26,25 @@ registry_find(const struct registry *r, struct view id)
 	return id.n > 0 ? hmap_get(r->by_id, id) : NULL;
 }
 
+static const struct conf_capture *
+capture_of(const struct registry *r, struct view name)
+{
+	const struct conf *c = r->store->conf;
+	size_t i;
+
+	for (i = 0; i < c->captures_n; i++)
+		if (view_eq(c->captures[i]->name, name))
+			return c->captures[i];
+	return NULL;
+}
+
+/* The file is there, and the disk may have room for its seal one day. */
+static bool
+may_seal_later(int rc)
+{
+	return rc != 0 && rc != SP_E_NOTFOUND;
+}
+
 static void
 session_free(struct registry_session *s)
 {
@@ -44,6 +63,8 @@ registry_remove(struct registry *r, struct registry_session *s)
 		TAILQ_REMOVE(&r->closing, s, closing_link);
 		store_put(r->store, s->trace);
 	}
+	if (s->unsealed)
+		TAILQ_REMOVE(&r->unsealed, s, closing_link);
 	if (s->ended_us == 0)
 		r->open_n--;
 	TAILQ_REMOVE(&r->sessions, s, link);
@@ -114,24 +135,68 @@ registry_add(struct registry *r, const struct session_msg *m)
 	return s;
 }
 
+static void
+stray_free(struct registry *r, struct registry_stray *one)
+{
+	store_put(r->store, one->trace);
+	TAILQ_REMOVE(&r->strays, one, link);
+	mem_free(one);
+}
+
 /* Those whose turns are over, or late. */
 static void
 seal_strays(struct registry *r, uint64_t now_ms)
 {
 	struct registry_stray *one, *next;
+	int rc;
 
 	for (one = TAILQ_FIRST(&r->strays); one != NULL; one = next) {
 		next = TAILQ_NEXT(one, link);
-		if (one->trace->refs > 1 && now_ms < one->until_ms)
+		if (now_ms < one->again_ms ||
+		    (one->trace->refs > 1 && now_ms < one->until_ms))
 			continue;
-		if (!trace_sealed(one->trace) &&
-		    trace_seal(one->trace, r->store->signer, "end") != 0)
-			log_error("trace %s: cannot write the seal",
-			    one->trace->name);
-		store_put(r->store, one->trace);
-		TAILQ_REMOVE(&r->strays, one, link);
-		mem_free(one);
+		rc = trace_sealed(one->trace)
+		    ? 0
+		    : trace_seal(one->trace, r->store->signer, "end");
+		if (rc != 0 && one->again_ms == 0)
+			log_error("trace %s: cannot write the seal: %s",
+			    one->trace->name, err_str(rc));
+		one->again_ms = clock_ms() + REGISTRY_AGAIN_MS;
+		if (may_seal_later(rc))
+			continue;
+		stray_free(r, one);
 	}
+}
+
+/* Sessions that ended when no seal could be written. */
+static void
+seal_again(struct registry *r, uint64_t now_ms)
+{
+	const struct conf_capture *c;
+	struct registry_session *s;
+	struct registry_list left;
+	int rc;
+
+	if (now_ms < r->again_ms)
+		return;
+	r->again_ms = clock_ms() + REGISTRY_AGAIN_MS;
+	TAILQ_INIT(&left);
+	TAILQ_CONCAT(&left, &r->unsealed, closing_link);
+	while ((s = TAILQ_FIRST(&left)) != NULL) {
+		TAILQ_REMOVE(&left, s, closing_link);
+		c = capture_of(r, s->m.capture);
+		rc = c != NULL ? store_seal_stale(r->store, c, s->m.id, "end")
+			       : 0;
+		s->unsealed = may_seal_later(rc);
+		if (!s->unsealed)
+			continue;
+		TAILQ_INSERT_TAIL(&r->unsealed, s, closing_link);
+		/* at the end each is tried, else the others come first */
+		if (now_ms != UINT64_MAX)
+			break;
+	}
+	TAILQ_CONCAT(&left, &r->unsealed, closing_link);
+	TAILQ_CONCAT(&r->unsealed, &left, closing_link);
 }
 
 void
@@ -158,6 +223,7 @@ registry_init(struct registry *r, struct store *store, int dir)
 	TAILQ_INIT(&r->sessions);
 	TAILQ_INIT(&r->dirty);
 	TAILQ_INIT(&r->closing);
+	TAILQ_INIT(&r->unsealed);
 	TAILQ_INIT(&r->strays);
 	buf_init(&r->line, (size_t)4 * MESSAGE_CONTROL_MAX);
 	r->by_id = hmap_new(REGISTRY_MAX);
@@ -170,11 +236,14 @@ registry_init(struct registry *r, struct store *store, int dir)
 void
 registry_clear(struct registry *r)
 {
+	struct registry_stray *one;
 	struct registry_session *s;
 
 	if (r->by_id == NULL)
 		return;
 	seal_strays(r, UINT64_MAX);
+	while ((one = TAILQ_FIRST(&r->strays)) != NULL)
+		stray_free(r, one);
 	registry_flush(r, true);
 	while ((s = TAILQ_FIRST(&r->sessions)) != NULL)
 		registry_remove(r, s);
@@ -182,6 +251,16 @@ registry_clear(struct registry *r)
 	r->by_id = NULL;
 	buf_clear(&r->line);
 	fd_close(&r->fd);
+}
+
+static void
+seal_stale(struct registry *r, const struct conf_capture *c, struct view id)
+{
+	int rc = store_seal_stale(r->store, c, id, "shutdown");
+
+	if (rc != 0)
+		log_error("trace of session %.*s: cannot write the seal: %s",
+		    VIEW_ARG(id), err_str(rc));
 }
 
 void
@@ -192,8 +271,7 @@ registry_seal(struct registry *r, uint64_t until_ms)
 	size_t i;
 
 	for (i = 0; i < c->captures_n; i++)
-		store_seal_stale(r->store, c->captures[i], VIEW("default"),
-		    "shutdown");
+		seal_stale(r, c->captures[i], VIEW("default"));
 	TAILQ_FOREACH (s, &r->sessions, link) {
 		if (s->ended_us != 0)
 			continue;
@@ -204,24 +282,11 @@ registry_seal(struct registry *r, uint64_t until_ms)
 		}
 		for (i = 0; i < c->captures_n; i++)
 			if (view_eq(c->captures[i]->name, s->m.capture))
-				store_seal_stale(r->store, c->captures[i],
-				    s->m.id, "shutdown");
+				seal_stale(r, c->captures[i], s->m.id);
 	}
 }
 
 /* ---- what the API shows --------------------------------------------------- */
-
-static const struct conf_capture *
-capture_of(const struct registry *r, struct view name)
-{
-	const struct conf *c = r->store->conf;
-	size_t i;
-
-	for (i = 0; i < c->captures_n; i++)
-		if (view_eq(c->captures[i]->name, name))
-			return c->captures[i];
-	return NULL;
-}
 
 static void
 put_text(struct jwrite *w, const char *key, struct view v)
@@ -406,7 +471,7 @@ check_new(const struct registry *r, const struct session_msg *m)
 	if (registry_find(r, m->id) != NULL)
 		return SP_E_EXISTS;
 	/* one that was forgotten, or a file of somebody else's */
-	return store_file_used(r->store, c, m->id);
+	return store_file_new(r->store, c, m->id);
 }
 
 int
@@ -453,6 +518,11 @@ trace_of(struct registry *r, const struct registry_session *s)
 	struct trace *t = NULL;
 	int rc;
 
+	if (c == NULL && s->turns > 0)
+		log_warn("session %.*s: its capture \"%.*s\" is not configured "
+			 "any more: its trace has the seal of that reload, or "
+			 "none",
+		    VIEW_ARG(s->m.id), VIEW_ARG(s->m.capture));
 	if (c == NULL || store_file_used(r->store, c, s->m.id) != SP_E_EXISTS)
 		return NULL;
 	rc = store_get(r->store, c, s->m.id, &t);
@@ -562,8 +632,12 @@ seal(struct registry *r, struct registry_session *s)
 	if (s->trace != NULL)
 		rc = trace_seal(s->trace, r->store->signer, "end");
 	if (rc != 0)
-		log_error("session %.*s: cannot seal its trace: %s",
-		    VIEW_ARG(s->m.id), err_str(rc));
+		log_error("session %.*s: cannot seal its trace: %s%s",
+		    VIEW_ARG(s->m.id), err_str(rc),
+		    may_seal_later(rc) ? "; it is tried again" : "");
+	s->unsealed = may_seal_later(rc);
+	if (s->unsealed)
+		TAILQ_INSERT_TAIL(&r->unsealed, s, closing_link);
 	store_put(r->store, s->trace);
 	s->trace = NULL;
 }
@@ -583,6 +657,7 @@ registry_next_ended(struct registry *r, struct buf *reply)
 	}
 	/* for these nobody waits */
 	seal_strays(r, now);
+	seal_again(r, now);
 	return false;
 }
 
@@ -596,6 +671,7 @@ registry_forget(struct registry *r)
 	while ((s = TAILQ_FIRST(&r->closing)) != NULL)
 		seal(r, s);
 	seal_strays(r, UINT64_MAX);
+	seal_again(r, UINT64_MAX);
 	registry_flush(r, true);
 }
 

@@ -17,6 +17,7 @@ enum {
 	REGISTRY_MAX = 100000, /* sessions known; ended ones make room */
 	REGISTRY_LIST_MAX = 1000,
 	REGISTRY_END_MS = 1000, /* an end waits so long for open turns */
+	REGISTRY_AGAIN_MS = 1000, /* until a seal is tried again */
 };
 
 struct registry_session {
@@ -32,6 +33,7 @@ struct registry_session {
 	bool dirty; /* the journal lacks what it used */
 	bool doubtful; /* a damaged line of the journal may be its end */
 	bool closing; /* on that list: its seal waits for open turns */
+	bool unsealed; /* on that list: its seal could not be written */
 	struct trace *trace; /* of a closing one; NULL none */
 	uint32_t seq; /* the request that ended it */
 	uint64_t until_ms;
@@ -44,13 +46,15 @@ struct registry_stray {
 	TAILQ_ENTRY(registry_stray) link;
 	struct trace *trace; /* held until it is sealed */
 	uint64_t until_ms;
+	uint64_t again_ms; /* its seal could not be written; 0 not tried */
 };
 
 struct registry {
 	struct store *store; /* borrowed */
 	struct hmap *by_id;
-	struct registry_list sessions, dirty, closing;
+	struct registry_list sessions, dirty, closing, unsealed;
 	TAILQ_HEAD(, registry_stray) strays; /* to be sealed */
+	uint64_t again_ms; /* when the unsealed ones are looked at */
 	size_t open_n;
 	struct registry_session *replay; /* the next to be told */
 	bool replaying; /* the reactor was not told yet that it was all */
@@ -79,7 +83,10 @@ void registry_clear(struct registry *r);
  */
 int registry_create(struct registry *r, struct view body,
     struct buf *reply) must_check;
-/* Of a session that nobody made, too: then its trace is sealed alone. */
+/*
+ * Of a session that nobody made, too: then its trace is sealed alone.  One
+ * whose answer comes later is the last of those that are closing.
+ */
 int registry_end(struct registry *r, struct view body,
     struct buf *reply) must_check;
 int registry_get(struct registry *r, struct view body,
@@ -104,7 +111,8 @@ void registry_forget(struct registry *r);
 static inline bool
 registry_closing(const struct registry *r)
 {
-	return !TAILQ_EMPTY(&r->closing) || !TAILQ_EMPTY(&r->strays);
+	return !TAILQ_EMPTY(&r->closing) || !TAILQ_EMPTY(&r->strays) ||
+	    !TAILQ_EMPTY(&r->unsealed);
 }
 
 /* A turn of that session began, or is over; ids of no session are ignored. */

@@ -294,6 +294,47 @@ store_file_used(const struct store *s, const struct conf_capture *c,
 	return rc;
 }
 
+/* Whether a file that rolls may come to have a roll of that name. */
+static bool
+is_roll(const struct store *s, const struct store_dir *dir, struct view name)
+{
+	struct buf base = BUF_INIT(TRACE_NAME_MAX);
+	const struct conf_capture *c;
+	bool is = false;
+	size_t i;
+
+	for (i = 0; i < s->conf->captures_n && !is; i++) {
+		c = s->conf->captures[i];
+		buf_reset(&base, TRACE_NAME_MAX);
+		is = dir_of(s, c) != NULL && dir_of(s, c)->fd == dir->fd &&
+		    store_file_name(c, VIEW("default"), &base) == 0 &&
+		    trace_roll_number(name, buf_view(&base)) > 0;
+	}
+	buf_clear(&base);
+	return is;
+}
+
+int
+store_file_new(const struct store *s, const struct conf_capture *c,
+    struct view session)
+{
+	const struct view end = VIEW(".jsonl");
+	struct buf name = BUF_INIT(TRACE_NAME_MAX);
+	struct view stem;
+	int rc = store_file_used(s, c, session);
+
+	if (rc == 0)
+		rc = store_file_name(c, session, &name);
+	stem = buf_view(&name);
+	/* seal_name() leaves that out: NAME.N.jsonl and the roll NAME.N have
+	 * one name of their seals */
+	if (rc == 0 && view_ends(stem, end) &&
+	    is_roll(s, dir_of(s, c), view_sub(stem, 0, stem.n - end.n)))
+		rc = SP_E_ARG;
+	buf_clear(&name);
+	return rc;
+}
+
 int
 store_read(struct store *s, const struct conf_capture *c, struct view session,
     int *fd, uint64_t *size)
@@ -329,29 +370,68 @@ store_trim(struct store *s)
 	}
 }
 
+static void
+close_trace(struct store *s, struct trace *t)
+{
+	int rc = trace_sealed(t) ? 0 : trace_seal(t, s->signer, "reload");
+
+	if (rc != 0)
+		log_error("trace %s: cannot write the seal: %s", t->name,
+		    err_str(rc));
+	forget(s, t);
+}
+
 /* Closes the traces in there: false when one is in use. */
 static bool
 dir_close_traces(struct store *s, int fd)
 {
 	struct trace *t, *next;
 	bool all = true;
-	int rc;
 
 	for (t = TAILQ_FIRST(&s->traces); t != NULL; t = next) {
 		next = TAILQ_NEXT(t, link);
 		if (t->dir != fd)
 			continue;
-		if (t->refs > 0) {
+		if (t->refs == 0)
+			close_trace(s, t);
+		else
 			all = false;
-			continue;
-		}
-		rc = trace_seal(t, s->signer, "reload");
-		if (rc != 0)
-			log_error("trace %s: cannot write the seal: %s",
-			    t->name, err_str(rc));
-		forget(s, t);
 	}
 	return all;
+}
+
+/* Whether a capture of today gives its session that file. */
+static bool
+is_reached(const struct store *s, const struct trace *t)
+{
+	struct buf name = BUF_INIT(TRACE_NAME_MAX);
+	const struct store_dir *dir;
+	bool reached = false;
+	size_t i;
+
+	for (i = 0; i < s->conf->captures_n && !reached; i++) {
+		dir = dir_of(s, s->conf->captures[i]);
+		buf_reset(&name, TRACE_NAME_MAX);
+		reached = dir != NULL && dir->fd == t->dir &&
+		    store_file_name(s->conf->captures[i], view_str(t->session),
+			&name) == 0 &&
+		    view_eq(buf_view(&name), view_str(t->name));
+	}
+	buf_clear(&name);
+	return reached;
+}
+
+/* Those that nobody finds any more, to seal them at their session's end. */
+static void
+close_unreached(struct store *s)
+{
+	struct trace *t, *next;
+
+	for (t = TAILQ_FIRST(&s->traces); t != NULL; t = next) {
+		next = TAILQ_NEXT(t, link);
+		if (t->refs == 0 && !is_reached(s, t))
+			close_trace(s, t);
+	}
 }
 
 static bool
@@ -378,9 +458,11 @@ store_drop(struct store *s, const struct conf *conf)
 		if (s->dirs[i].capture == NULL &&
 		    (dir_shared(s, i) || dir_close_traces(s, s->dirs[i].fd)))
 			dir_forget(s, i);
+	if (s->conf != NULL)
+		close_unreached(s);
 }
 
-void
+int
 store_seal_stale(struct store *s, const struct conf_capture *c,
     struct view session, const char *reason)
 {
@@ -390,7 +472,7 @@ store_seal_stale(struct store *s, const struct conf_capture *c,
 	int rc;
 
 	if (dir == NULL)
-		return;
+		return 0;
 	rc = store_file_name(c, session, &name);
 	if (rc == 0)
 		rc = buf_add_char(&name, '\0');
@@ -398,13 +480,14 @@ store_seal_stale(struct store *s, const struct conf_capture *c,
 		rc = store_get(s, c, session, &t);
 	if (t != NULL && !trace_sealed(t))
 		rc = trace_seal(t, s->signer, reason);
-	if (rc != 0)
-		log_error("trace of session %.*s: cannot write the seal: %s",
-		    VIEW_ARG(session), err_str(rc));
 	store_put(s, t);
-	if (t != NULL && t->refs == 0)
-		forget(s, t); /* there may be more of them than descriptors */
+	/* there may be more of them than descriptors; one that cannot be
+	 * sealed keeps what is known of its turns, as long as there is room */
+	if (t != NULL && t->refs == 0 &&
+	    (rc == 0 || hmap_count(s->by_key) > STORE_OPEN_MAX))
+		forget(s, t);
 	buf_clear(&name);
+	return rc;
 }
 
 void

@@ -20,7 +20,8 @@ struct store_dir {
 };
 
 struct store {
-	const struct conf *conf; /* borrowed; of the current generation */
+	const struct conf *conf; /* borrowed; of the current generation; NULL
+				    at the end */
 	const struct signer *signer; /* borrowed */
 	struct store_dir *dirs; /* of all generations that live */
 	size_t dirs_n;
@@ -45,8 +46,11 @@ int store_add_dir(struct store *s, const struct conf_capture *capture,
     int *fd) must_check;
 /* True when that directory is there already, for whatever capture. */
 bool store_has_dir(const struct store *s, int fd);
-/* Forgets what a generation's captures have: traces of its directories that
- * no other generation has are sealed and closed, as soon as nobody uses them. */
+/*
+ * Forgets what a generation's captures have: traces of its directories that
+ * no other generation has, and those that no capture of the current one leads
+ * to, are sealed and closed, as soon as nobody uses them.
+ */
 void store_drop(struct store *s, const struct conf *conf);
 /* Mode of new files. */
 mode_t store_mode(const struct store *s);
@@ -67,6 +71,12 @@ int store_file_name(const struct conf_capture *capture, struct view session,
 int store_file_used(const struct store *s, const struct conf_capture *capture,
     struct view session) must_check;
 /*
+ * Whether a new session may have it: 0; SP_E_EXISTS as above; SP_E_ARG its
+ * seal would have the name of the seal of another file's roll; SP_E_NOMEM.
+ */
+int store_file_new(const struct store *s, const struct conf_capture *capture,
+    struct view session) must_check;
+/*
  * The file for reading: *fd is the caller's; *size counts its whole lines.
  * Returns: 0; SP_E_NOTFOUND there is none; the call's error.
  */
@@ -78,10 +88,11 @@ void store_trim(struct store *s);
 void store_seal_all(struct store *s, const char *reason);
 /*
  * Seals a session's file, if there is one that has no seal as it is; for
- * files that this process has not written to.
+ * files that this process has not written to, or could not seal.
+ * Returns: 0; what store_get() and trace_seal() return.
  */
-void store_seal_stale(struct store *s, const struct conf_capture *capture,
-    struct view session, const char *reason);
+int store_seal_stale(struct store *s, const struct conf_capture *capture,
+    struct view session, const char *reason) must_check;
 
 /*
  * Room: true when each directory's filesystem has more free than the floor

@@ -237,6 +237,7 @@ ending(void)
 	struct buf line = BUF_INIT(4096);
 	struct trace *t = NULL;
 	struct view text;
+	int fd;
 
 	tracing("two", MESSAGE_SESSION_BAD, "no trace yet");
 	tracing("nobody", MESSAGE_SESSION_UNKNOWN, "nobody's trace");
@@ -246,6 +247,16 @@ ending(void)
 	tap_is_int(trace_append(t, &line, &signer), 0, "of it");
 	used("two", 5);
 	tracing("two", 0, "its trace");
+	/* the journal cannot be written */
+	fd = reg.fd;
+	reg.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
+	tap_is_int(ask(registry_end, "two", -1, &reply, &text),
+	    MESSAGE_SESSION_FULL, "no room for its end");
+	fd_close(&reg.fd);
+	reg.fd = fd;
+	tap_is_int(ask(registry_get, "two", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "as it was");
+	peer_is(text, "state", "\"open\"", "open");
 	reg.replaying = true;
 	/* a turn is open still: the end waits for it */
 	tap_is_int(ask(registry_end, "two", -1, &reply, &text), SP_E_PROTO,
@@ -263,6 +274,162 @@ ending(void)
 	tap_is_int(ask(registry_end, "nobody", -1, &reply, &text),
 	    MESSAGE_SESSION_UNKNOWN, "nobody");
 	buf_clear(&line);
+	buf_clear(&reply);
+}
+
+/* A trace with one turn; the caller's reference. */
+static struct trace *
+traced(const struct conf_capture *c, const char *id)
+{
+	struct buf line = BUF_INIT(4096);
+	struct trace *t = NULL;
+
+	if (store_get(&store, c, view_str(id), &t) != 0 ||
+	    buf_add_str(&line, "{\"turn\":1") != 0 ||
+	    trace_append(t, &line, &signer) != 0)
+		abort();
+	buf_clear(&line);
+	used(id, 5);
+	return t;
+}
+
+static bool
+sealed(const char *name, const char *reason)
+{
+	struct buf text = BUF_INIT(65536);
+	struct seal_facts f = { .reason = "" };
+	char path[200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/traces/%s", top, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fd_read_all(fd, &text) != 0 ||
+	    seal_check(buf_view(&text), &f) != 0)
+		f.reason[0] = '\0';
+	fd_close(&fd);
+	buf_clear(&text);
+	return strcmp(f.reason, reason) == 0;
+}
+
+/* Its seal cannot be written at the end of a session: it is later. */
+static void
+unsealed(void)
+{
+	static const char *const ids[] = { "late", "late-too" };
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct session_msg m;
+	char path[2][200];
+	struct view text;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		m = wanted(ids[i]);
+		tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK,
+		    ids[i]);
+		store_put(&store, traced(&capture, ids[i]));
+		snprintf(path[i], sizeof(path[i]), "%s/traces/.%s.seal.tmp",
+		    top, ids[i]);
+		tap_is_int(mkdir(path[i], 0700), 0, "it has no seal");
+		tap_is_int(ask(registry_end, ids[i], -1, &reply, &text),
+		    MESSAGE_SESSION_OK, "it ends");
+	}
+	/* and one of nobody's session */
+	store_put(&store, traced(&capture, "stray"));
+	snprintf(path[0], sizeof(path[0]), "%s/traces/.stray.seal.tmp", top);
+	tap_is_int(mkdir(path[0], 0700), 0, "nor has a stray");
+	tap_is_int(ask(registry_end, "stray", -1, &reply, &text),
+	    MESSAGE_SESSION_UNKNOWN, "whose episode ends");
+	buf_reset(&reply, MESSAGE_BULK_MAX);
+	tap_ok(!registry_next_ended(&reg, &reply) && registry_closing(&reg),
+	    "their seals are due");
+	tap_is_int(rmdir(path[0]) | rmdir(path[1]), 0, "room, for two");
+	reg.again_ms = 0;
+	TAILQ_FIRST(&reg.strays)->again_ms = 1;
+	(void)registry_next_ended(&reg, &reply);
+	tap_ok(sealed("stray.seal", "end"), "the stray is sealed");
+	/* the one that cannot be does not keep back the other */
+	reg.again_ms = 0;
+	(void)registry_next_ended(&reg, &reply);
+	tap_ok(sealed("late-too.seal", "end") && registry_closing(&reg),
+	    "so is the one that can be");
+	snprintf(path[0], sizeof(path[0]), "%s/traces/.late.seal.tmp", top);
+	tap_is_int(rmdir(path[0]), 0, "room for all");
+	registry_forget(&reg);
+	tap_ok(sealed("late.seal", "end") && !registry_closing(&reg),
+	    "the last when the recorder stops");
+	buf_clear(&reply);
+}
+
+/* A reload takes a capture away; its directory is another one's, too. */
+static void
+captured_no_more(void)
+{
+	struct conf_capture old = { .name = { "old", 3 },
+		.trace_name = { "old-$session.jsonl", 18 } };
+	struct conf_capture *with[] = { &capture, &old };
+	struct conf before = { .captures = with, .captures_n = 2 };
+	struct conf_capture next = capture;
+	struct conf_capture *without[] = { &next };
+	struct conf after = { .captures = without, .captures_n = 1 };
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct session_msg m = wanted("left");
+	struct view text;
+	int fd = open_dir("traces");
+
+	tap_is_int(store_add_dir(&store, &old, &fd), 0, "a second capture");
+	store.conf = &before;
+	m.capture = VIEW("old");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK, "left");
+	store_put(&store, traced(&old, "left"));
+	m = wanted("stays");
+	tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK, "stays");
+	store_put(&store, traced(&capture, "stays"));
+	fd = open_dir("traces");
+	tap_is_int(store_add_dir(&store, &next, &fd), 0, "a reload");
+	store.conf = &after;
+	store_drop(&store, &before);
+	tap_ok(sealed("old-left.seal", "reload"),
+	    "what no capture leads to any more is sealed");
+	tap_ok(sealed("stays.seal", ""), "what one does goes on");
+	tap_is_int(ask(registry_end, "left", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "its session ends");
+	peer_is(text, "n_turns", "1", "left");
+	tap_is_int(ask(registry_end, "stays", -1, &reply, &text),
+	    MESSAGE_SESSION_OK, "and the other");
+	tap_ok(sealed("stays.seal", "end"), "which is sealed then");
+	fd = open_dir("traces");
+	tap_is_int(store_add_dir(&store, &capture, &fd), 0, "as it was");
+	store.conf = &conf;
+	store_drop(&store, &after);
+	buf_clear(&reply);
+}
+
+/* The seal of NAME.N.jsonl has the name of that of the roll NAME.N. */
+static void
+names_of_rolls(void)
+{
+	static const char *const ids[] = { "default.jsonl.2",
+		"default.jsonl.1844674407370955161" };
+	static const char *const good[] = { "default.jsonl.0",
+		"default.jsonl.2x", "other.jsonl.2", "v1.5", "default.2" };
+	struct buf reply = BUF_INIT(MESSAGE_BULK_MAX);
+	struct session_msg m;
+	struct view text;
+	size_t i;
+
+	for (i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		m = wanted(ids[i]);
+		tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_BAD,
+		    ids[i]);
+	}
+	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		m = wanted(good[i]);
+		tap_is_int(create(&m, &reply, &text), MESSAGE_SESSION_OK,
+		    good[i]);
+	}
+	/* one that is there already is read */
+	store_put(&store, traced(&capture, ids[0]));
+	tracing(ids[0], 0, "a file from before");
 	buf_clear(&reply);
 }
 
@@ -450,7 +617,13 @@ int
 main(void)
 {
 	static const char *const left[] = { "keys/sessions.jsonl",
-		"traces/two.jsonl", "traces/two.seal", "keys", "traces", "" };
+		"traces/two.jsonl", "traces/two.seal", "traces/late.jsonl",
+		"traces/late.seal", "traces/late-too.jsonl",
+		"traces/late-too.seal", "traces/stray.jsonl",
+		"traces/stray.seal", "traces/old-left.jsonl",
+		"traces/old-left.seal", "traces/stays.jsonl",
+		"traces/stays.seal", "traces/default.jsonl.2.jsonl", "keys",
+		"traces", "" };
 	char path[256];
 	size_t i;
 	int fd = -1;
@@ -479,6 +652,9 @@ main(void)
 	again();
 	damaged();
 	starving();
+	unsealed();
+	captured_no_more();
+	names_of_rolls();
 	end();
 	signer_clear(&signer);
 	for (i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
