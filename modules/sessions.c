@@ -181,14 +181,18 @@ finish_refused(struct sessions_call *c, const struct roster_answer *a)
 		    "there is no such session");
 	else if (a->result == MESSAGE_SESSION_BAD && create)
 		finish_error(c, 400, "bad_session_id",
-		    "no session may have that id: choose another, or none");
+		    "no session may have that id: its trace, or the seal of "
+		    "that, would have the name of another file; choose "
+		    "another, or none");
 	else if (a->result == MESSAGE_SESSION_BAD)
 		finish_error(c, 404, "no_trace",
-		    "the session has no trace: no call was made, or it was "
-		    "removed");
+		    "the session has no trace here: no call was made, it was "
+		    "removed, or its capture is not configured any more");
 	else if (a->result == MESSAGE_SESSION_FULL)
 		finish_error(c, 503, "recorder_full",
-		    "the disk is full, or too many sessions are open");
+		    create ? "the disk is full, or too many sessions are open"
+			   : "the disk is full: the session is as it was; ask "
+			     "again when there is room");
 	else
 		finish_error(c, 500, "recorder_failed",
 		    "the recorder could not do it: see the error log");
@@ -344,17 +348,6 @@ ask(struct sessions_call *c)
 	return rc;
 }
 
-/* The key opens nothing from now on, and open calls end. */
-static void
-close_session(struct sessions_call *c)
-{
-	struct roster *o = gate_roster(c->r->gate);
-	struct roster_session *s = roster_find(o, c->id);
-
-	if (s != NULL)
-		roster_end(o, s);
-}
-
 static enum gate_verdict
 on_message(struct gate_request *r)
 {
@@ -370,8 +363,6 @@ on_message(struct gate_request *r)
 		rc = ask(c);
 	switch (rc) {
 	case SP_OK:
-		if (c->op == SESSIONS_END)
-			close_session(c);
 		return GATE_HOLD;
 	case SP_E_SYNTAX:
 		return sessions_deny(c, 400, "bad_query",

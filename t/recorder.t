@@ -32,7 +32,8 @@ READY, FAILED_START = 32, 33
 TURN_OPEN, TURN_DATA, TURN_END, TURN_DELIVERED = range(64, 68)
 PACK = 74
 REC_STATE, TURN_CREDIT, TURN_DONE = range(96, 99)
-SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE, SESSION_PAST = range(99, 104)
+(SESSION, REPLAY_DONE, SESSION_REPLY, TRACE_FILE, SESSION_PAST,
+ SESSION_OVER) = range(99, 105)
 CREATE, FINISH, GET, LIST = range(68, 72)
 REQUEST, EVENT, ERROR, BODY = 1, 2, 3, 4
 END, STATUS, UPSTREAM, CLIENT_GONE, SHUTDOWN, LOST = range(1, 7)
@@ -696,11 +697,14 @@ def session(sid, key=b"k", calls=0, metadata=b"", capture=b"c"):
 
 def ask(r, kind, rest, seq=1):
     """(result, JSON) of a question about sessions; turns may end meanwhile."""
+    r.over = []
     r.reactor.send(kind, struct.pack("<I", seq) + rest)
     while True:
         kind, body = r.reactor.recv()
         if kind == TURN_DONE:
             r.take_done(body)
+        if kind == SESSION_OVER:
+            r.over.append(body)
         if kind == SESSION_REPLY:
             n, result, _ = struct.unpack_from("<IBI", body)
             ok(n == seq, "the answer to that question")
@@ -732,6 +736,7 @@ def test_sessions():
        "a turn that was lost is not counted twice")
     r.delivered(5, 0)
     got = ask(r, FINISH, put_bytes(b"a") + put_bytes(b""))
+    eq(r.over, [put_bytes(b"a")], "the reactor hears of an end at once")
     eq((got[0], got[1]["state"]), (OK, "ended"), "an end")
     with open(r.file("a.seal")) as f:
         seal = json.load(f)

@@ -120,6 +120,8 @@ def test_bad(d):
             ("a number", {"id": 5}, 400, "bad_session"),
             ("the session default", {"id": "default"}, 400,
              "bad_session_id"),
+            ("the seal of a roll", {"id": "default.jsonl.2"}, 400,
+             "bad_session_id"),
             ("a name of other files", {"id": "x.seal.jsonl.torn"}, 201, None),
             ("a negative budget", {"max_model_calls": -1}, 400,
              "bad_session"),
@@ -610,6 +612,7 @@ def test_ctl(d):
 
 def test_stuck(d, t):
     """A recorder that does not move: nothing in the reactor waits for it."""
+    s = d.create()
     pid = d.children()["sallyport-recorder"]
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -619,10 +622,18 @@ def test_stuck(d, t):
            "nor a list")
         eq(d.ask("GET", "/v1/models", key=t["key"])[0], 200,
            "but keys are known")
+        where = f"/sessions/{s['session_id']}"
+        eq(code(d.ask("DELETE", where)), (504, "recorder_timeout"),
+           "nor is a session ended")
+        eq(d.ask("GET", "/v1/models", key=s["key"])[0], 200,
+           "its key opens the door until it is")
     finally:
         os.kill(pid, signal.SIGCONT)
     until(lambda: d.ask("GET", "/sessions/late")[0] == 200,
           "what was asked for came late")
+    eq(d.ask("GET", where)[1]["state"], "ended", "so did the end")
+    eq(code(d.ask("GET", "/v1/models", key=s["key"])),
+       (401, "session_closed"), "which closes the door")
     eq(d.ask("DELETE", "/sessions/late")[0], 200, "and can be ended")
     eq(d.call(t["key"])[0], 200, "calls go on")
 

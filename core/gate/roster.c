@@ -365,6 +365,24 @@ roster_on_replay_done(struct roster *o)
 	return SP_OK;
 }
 
+/* It was ended, whoever asked for that. */
+static int
+roster_on_over(struct roster *o, struct view body)
+{
+	struct roster_session *s;
+	struct view id;
+	struct wire w;
+
+	wire_init(&w, body);
+	id = wire_bytes(&w);
+	if (wire_done(&w) != SP_OK)
+		return SP_E_PROTO;
+	s = roster_find(o, id);
+	if (s != NULL)
+		roster_end(o, s);
+	return SP_OK;
+}
+
 static int
 roster_message(void *arg, struct channel_msg *m)
 {
@@ -377,6 +395,8 @@ roster_message(void *arg, struct channel_msg *m)
 		return roster_on_past(o, m->body);
 	case MESSAGE_REPLAY_DONE:
 		return roster_on_replay_done(o);
+	case MESSAGE_SESSION_OVER:
+		return roster_on_over(o, m->body);
 	case MESSAGE_SESSION_REPLY:
 	case MESSAGE_TRACE_FILE:
 		return roster_ask_message(o, m);

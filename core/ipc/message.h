@@ -133,6 +133,8 @@ enum message_type {
 	MESSAGE_TRACE_FILE, /* fd open for reading; u32 request number, u64
 			       bytes that are whole lines */
 	MESSAGE_SESSION_PAST, /* repeated: SHA-256 of an ended one's key */
+	MESSAGE_SESSION_OVER, /* bytes id: its end is on file, the answer comes
+				 when its turns are over */
 	/*
 	 * Helper to a keeper.  SPEC, GIVE (as many as the spec needs), then
 	 * BUILD; all else after its READY.  PREPARE before the network's GIVE

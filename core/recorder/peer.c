@@ -234,6 +234,20 @@ static const struct {
 	{ MESSAGE_SESSION_LIST, registry_list },
 };
 
+/* Its calls are to end, so that its turns do. */
+static int
+tell_over(struct peer *p, const struct registry_session *s)
+{
+	struct buf body = BUF_INIT(MESSAGE_CONTROL_MAX);
+	int rc = wire_put_bytes(&body, s->m.id);
+
+	if (rc == 0)
+		rc = channel_send(p->channel, MESSAGE_SESSION_OVER,
+		    buf_view(&body), -1);
+	buf_clear(&body);
+	return rc;
+}
+
 /* What is asked about sessions, and the answer. */
 static int
 take_session(struct peer *p, const struct channel_msg *m)
@@ -251,10 +265,15 @@ take_session(struct peer *p, const struct channel_msg *m)
 		if (fd >= 0)
 			type = MESSAGE_TRACE_FILE;
 	}
-	if (rc == 0 && buf_len(&reply) > 0)
+	if (rc == 0 && buf_len(&reply) > 0) {
 		rc = channel_send(p->channel, type, buf_view(&reply), fd);
-	else
+	} else {
 		fd_close(&fd);
+		/* an end, whose answer comes later */
+		if (rc == 0)
+			rc = tell_over(p,
+			    TAILQ_LAST(&p->registry->closing, registry_list));
+	}
 	buf_clear(&reply);
 	return rc;
 }

@@ -172,6 +172,30 @@ budgets(void)
 	    "tokens are counted");
 }
 
+/* Its end is on file: its key opens nothing, and its calls end. */
+static void
+over(void)
+{
+	struct session_msg m = session("s-over", "key-over");
+	struct roster_use use = { .closed = on_closed };
+	struct buf b = BUF_INIT(100);
+	int closed = 0;
+
+	use.arg = &closed;
+	say_session(&m);
+	roster_attach(roster_find(ros, VIEW("s-over")), &use);
+	if (wire_put_bytes(&b, VIEW("nobody")))
+		abort();
+	say(MESSAGE_SESSION_OVER, &b, -1);
+	tap_ok(closed == 0, "the end of a session that is not known");
+	if (wire_put_bytes(&b, VIEW("s-over")))
+		abort();
+	say(MESSAGE_SESSION_OVER, &b, -1);
+	tap_ok(closed == 1 && roster_find(ros, VIEW("s-over")) == NULL &&
+		has_ended(VIEW("key-over")),
+	    "the end of one ends its calls");
+}
+
 static void
 another_recorder(void)
 {
@@ -434,6 +458,7 @@ main(void)
 	ros = roster_new(loop, rec);
 	replayed();
 	budgets();
+	over();
 	another_recorder();
 	ended_keys();
 	past_keys();
