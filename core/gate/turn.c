@@ -270,6 +270,7 @@ turn_end(struct turn *t, const struct turn_end *e)
 	if (rc == SP_OK) {
 		turn_set_state(t, TURN_ENDED);
 		t->ended_us = loop_now_us(r->loop);
+		turn_await(t);
 		/* the recorder writes these while others are looked at */
 		if (++r->ends_n >= TURN_ENDS_MIN &&
 		    r->ends_n >= r->turns_n / 4 && r->turns_n <= TURN_FEW)

@@ -61,6 +61,11 @@ void turn_recorder_free(struct recorder *r);
 int turn_recorder_set(struct recorder *r, int fd) must_check;
 /* True while new turns are accepted; else *why says why not. */
 bool turn_recorder_ok(const struct recorder *r, const char **why);
+/*
+ * A recorder that owes the answer to an end and says nothing for so long (30 s
+ * unless set): turns end as not ok and none are accepted until it speaks.
+ */
+void turn_recorder_patience(struct recorder *r, uint64_t ms);
 size_t turn_recorder_backlog(const struct recorder *r); /* unsent bytes */
 size_t turn_recorder_open(const struct recorder *r); /* open turns */
 /* No turn of that generation will be opened: the recorder may forget it. */

@@ -22,6 +22,7 @@ enum {
 	TURN_LATE_MS = 2, /* that events may wait for company */
 	TURN_LATE_BYTES = 16 * 1024, /* and how much of them */
 	TURN_LAST_ROUNDS = 64, /* of a recorder that is gone */
+	TURN_SILENT_MS = 30000, /* while an end waits for its answer */
 };
 
 enum turn_state {
@@ -61,6 +62,7 @@ struct turn {
 	bool cut; /* it was of the answer: no more data, and the end
 		     stands for the rest of it */
 	bool refused; /* the recorder said at once that it has no trace */
+	bool late; /* the owner was told that the recorder is silent */
 	bool in_notice, in_debt;
 	bool say_room, say_done; /* notices due */
 	bool owe_end, owe_delivered, delivered; /* messages due */
@@ -76,6 +78,10 @@ struct recorder {
 	struct loop_timer *late; /* data that waited for more of it */
 	bool waiting; /* that one is set */
 	bool due; /* and it came: what there is goes */
+	struct loop_timer *watch; /* set while ends wait for their answers */
+	bool watching;
+	bool silent; /* it owes an answer for too long */
+	uint64_t silent_ms, heard_us;
 	bool broken; /* the channel ended: torn down by the task */
 	bool compromised; /* and what it still says is not to be believed */
 	bool accepting;
@@ -137,5 +143,7 @@ int turn_flush_batch(struct recorder *r) must_check;
 void turn_flush_channel(struct recorder *r);
 /* The channel is of no use any more; owners hear of it from the task. */
 void turn_break(struct recorder *r);
+/* An end waits for its answer from now on. */
+void turn_await(struct turn *t);
 
 #endif

@@ -9,6 +9,74 @@
 #include "os/fd.h"
 
 static const char turn_gone_text[] = "the recorder is gone";
+static const char turn_silent_text[] = "the recorder does not answer";
+
+/* ---- it does not answer --------------------------------------------------- */
+
+/* It is still written, if the recorder ever goes on; the client is told now. */
+static void
+turn_say_late(struct turn *t)
+{
+	if (t->owner.done == NULL || t->refused || t->late)
+		return;
+	t->late = true;
+	t->ok = false;
+	t->text = turn_silent_text;
+	t->say_room = false;
+	t->say_done = true;
+	turn_notice(t);
+}
+
+void
+turn_await(struct turn *t)
+{
+	struct recorder *r = t->recorder;
+
+	if (r->silent)
+		turn_say_late(t);
+	if (!r->watching)
+		loop_timer_set(r->watch, r->silent_ms);
+	r->watching = true;
+}
+
+static void
+turn_watch(void *arg)
+{
+	struct recorder *r = arg;
+	uint64_t since, first = UINT64_MAX, now = loop_now_us(r->loop);
+	struct turn *t;
+
+	r->watching = false;
+	TAILQ_FOREACH (t, &r->turns, link)
+		if (t->state == TURN_ENDED && t->ended_us < first)
+			first = t->ended_us;
+	if (first == UINT64_MAX || !turn_link_up(r))
+		return;
+	since = first > r->heard_us ? first : r->heard_us;
+	r->watching = true;
+	if (now < since + r->silent_ms * 1000) {
+		loop_timer_set(r->watch,
+		    (since + r->silent_ms * 1000 - now) / 1000 + 1);
+		return;
+	}
+	loop_timer_set(r->watch, r->silent_ms);
+	if (!r->silent)
+		log_error("recorder: no answer for %llu ms: no turns accepted",
+		    (unsigned long long)r->silent_ms);
+	r->silent = true;
+	TAILQ_FOREACH (t, &r->turns, link)
+		if (t->state == TURN_ENDED)
+			turn_say_late(t);
+}
+
+static void
+turn_heard(struct recorder *r)
+{
+	r->heard_us = loop_now_us(r->loop);
+	if (r->silent)
+		log_notice("recorder: it answers again");
+	r->silent = false;
+}
 
 /* ---- the recorder died ---------------------------------------------------- */
 
@@ -29,6 +97,8 @@ turn_lose(struct turn *t)
 		turn_free(t);
 		return;
 	}
+	if (t->late)
+		return;
 	t->ok = false;
 	t->text = turn_gone_text;
 	t->say_room = false;
@@ -47,6 +117,7 @@ turn_tear_down(struct recorder *r)
 	channel_free(r->channel);
 	r->channel = NULL;
 	r->broken = r->accepting = r->pressed = r->compromised = false;
+	r->silent = false;
 	(void)snprintf(r->why, sizeof(r->why), "%s", turn_gone_text);
 	buf_reset(&r->batch, SIZE_MAX);
 	r->batch_n++;
@@ -171,7 +242,7 @@ turn_filed(struct turn *t, uint8_t result, uint64_t number)
 	mem_free(t->opening);
 	t->opening = NULL;
 	if (t->owner.done != NULL)
-		t->say_done = !t->refused;
+		t->say_done = !t->refused && !t->late;
 	else
 		t->owe_delivered = true;
 	turn_notice(t);
@@ -184,7 +255,7 @@ turn_refused(struct turn *t)
 	t->refused = true;
 	t->ok = false;
 	t->text = "its trace cannot be opened";
-	t->say_done = t->owner.done != NULL;
+	t->say_done = t->owner.done != NULL && !t->late;
 	turn_notice(t);
 }
 
@@ -295,6 +366,7 @@ turn_receive(struct recorder *r)
 	for (i = 0; i < TURN_RECV_MAX && rc == SP_OK; i++) {
 		rc = channel_recv(r->channel, &m);
 		if (rc == SP_OK) {
+			turn_heard(r);
 			rc = turn_on_message(r, &m);
 			fd_close(&m.fd);
 		}
@@ -471,8 +543,10 @@ turn_recorder_new(struct loop *l, size_t unsent_max)
 	r->task = loop_task_new(l, turn_task, r);
 	r->retry = loop_timer_new(l, turn_retry, r);
 	r->late = loop_timer_new(l, turn_late, r);
+	r->watch = loop_timer_new(l, turn_watch, r);
+	r->silent_ms = TURN_SILENT_MS;
 	if (r->handles == NULL || r->task == NULL || r->retry == NULL ||
-	    r->late == NULL ||
+	    r->late == NULL || r->watch == NULL ||
 	    buf_reserve(&r->batch, MESSAGE_BULK_MAX) != SP_OK) {
 		turn_recorder_free(r);
 		return NULL;
@@ -504,6 +578,7 @@ turn_recorder_free(struct recorder *r)
 	channel_free(r->channel);
 	loop_timer_free(r->retry);
 	loop_timer_free(r->late);
+	loop_timer_free(r->watch);
 	loop_task_free(r->task);
 	hmap_free(r->handles);
 	buf_clear(&r->batch);
@@ -541,11 +616,20 @@ turn_recorder_set(struct recorder *r, int fd)
 bool
 turn_recorder_ok(const struct recorder *r, const char **why)
 {
-	bool ok = turn_link_up(r) && r->accepting;
+	bool ok = turn_link_up(r) && r->accepting && !r->silent;
 
 	if (why != NULL)
-		*why = ok ? "" : r->broken ? turn_gone_text : r->why;
+		*why = ok       ? ""
+		    : r->broken ? turn_gone_text
+		    : r->silent ? turn_silent_text
+				: r->why;
 	return ok;
+}
+
+void
+turn_recorder_patience(struct recorder *r, uint64_t ms)
+{
+	r->silent_ms = ms;
 }
 
 size_t

@@ -524,6 +524,70 @@ death(void)
 	stop();
 }
 
+/* It is there and does not answer: who waits for it is told. */
+static void
+silent(void)
+{
+	struct heard h[4];
+	struct turn *t[4];
+	struct view body;
+	uint32_t handle[2] = { 0 };
+	const char *why;
+	size_t i;
+
+	start(1 << 20);
+	turn_recorder_patience(rec, 20);
+	say_state(1, "");
+	for (i = 0; i < 3; i++)
+		t[i] = open_turn(&h[i]);
+	hear(&handle[0], &body);
+	hear(&handle[1], &body);
+	if (turn_end(t[0], &good_end) != SP_OK ||
+	    turn_end(t[1], &good_end) != SP_OK)
+		abort();
+	for (i = 0; i < 5000 && h[1].done == 0; i++) {
+		loop_timer_set(stopper, 1);
+		if (loop_run(loop) != SP_OK)
+			abort();
+	}
+	tap_ok(h[0].done == 1 && !h[0].ok && h[1].done == 1,
+	    "ends that wait too long are over");
+	tap_is_str(h[0].text, "the recorder does not answer", "why");
+	tap_is_int(h[2].done, 0, "one that is fed goes on");
+	tap_ok(!turn_recorder_ok(rec, &why), "none is accepted");
+	tap_is_str(why, "the recorder does not answer", "why");
+	tap_ok(open_turn(&h[3]) == NULL, "nor opened");
+	tap_is_int(turn_end(t[2], &good_end), SP_OK, "its end");
+	spin();
+	tap_ok(h[2].done == 1 && !h[2].ok, "need not wait");
+	turn_delivered(t[0], false);
+	turn_drop(t[2]);
+	say_done(handle[0], MESSAGE_RESULT_OK, 1);
+	tap_ok(turn_recorder_ok(rec, &why), "it answers again");
+	tap_is_int(h[0].done, 1, "an owner is told once");
+	say_done(handle[1], MESSAGE_RESULT_OK, 2);
+	tap_is_int(h[1].done, 1, "also one that holds its turn still");
+	turn_delivered(t[1], false);
+	for (i = 0; i < 20; i++)
+		if (hear(&handle[0], &body) == MESSAGE_TURN_DELIVERED)
+			break;
+	tap_ok(body.n == 1 && body.p[0] == 0, "no client got that end");
+	/* gone: told already */
+	t[0] = open_turn(&h[0]);
+	if (t[0] == NULL || turn_end(t[0], &good_end) != SP_OK)
+		abort();
+	for (i = 0; i < 5000 && h[0].done == 0; i++) {
+		loop_timer_set(stopper, 1);
+		if (loop_run(loop) != SP_OK)
+			abort();
+	}
+	tap_is_int(turn_recorder_set(rec, -1), SP_OK, "it goes");
+	spin();
+	tap_is_int(h[0].done, 1, "and says it once");
+	turn_delivered(t[0], false);
+	stop();
+}
+
 /* Whatever a recorder that was taken over says, it only loses its channel. */
 static void
 hostile(void)
@@ -679,6 +743,7 @@ main(void)
 	bound();
 	ends_early();
 	death();
+	silent();
 	hostile();
 	no_memory();
 	loop_timer_free(stopper);
