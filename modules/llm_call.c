@@ -343,6 +343,11 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 			return;
 	} else if (head->status >= 400) {
 		c->state = LLM_REFUSED;
+	} else if (head->status == 304) {
+		llm_call_break(c, MESSAGE_OUTCOME_STATUS, 502,
+		    "upstream_malformed",
+		    "the upstream answered 304 (not modified), which is no "
+		    "answer to a POST");
 	} else if (head->status >= 300) {
 		llm_call_break(c, MESSAGE_OUTCOME_STATUS, 502,
 		    "upstream_redirect",
@@ -626,7 +631,10 @@ error_json(const char *code, const char *text, unsigned status, struct buf *out)
 	jwrite_key(&w, "message");
 	jwrite_cstr(&w, text);
 	jwrite_key(&w, "type");
-	jwrite_cstr(&w, status == 504 ? "timeout_error" : "upstream_error");
+	jwrite_cstr(&w,
+	    status == 504      ? "timeout_error"
+		: status < 500 ? "invalid_request_error"
+			       : "upstream_error");
 	jwrite_key(&w, "param");
 	jwrite_null(&w);
 	jwrite_key(&w, "code");

@@ -459,12 +459,30 @@ def test_closed_calls():
         ok(b"session_closed" in got and b"[DONE]" not in got and
            not got.endswith(b"0\r\n\r\n"), "a stream ends in an error",
            got[-300:])
+        ok(b'"type":"invalid_request_error"' in got and
+           b"upstream_error" not in got, "which is not the upstream's",
+           got[-300:])
         until(lambda: up.ends.qsize() == 2, "the upstream's ends")
         recs = d.records(s["session_id"])
         eq([(r["complete"], r["aborted"]) for r in recs],
            [(False, True)] * 2, "both are recorded")
         rc, out = verify(d, s["session_id"])
         eq(rc, 0, "and sealed")
+
+
+def test_odd_status():
+    """A status that is no answer to a call is named."""
+    up = Raw()
+    with Door(up.url) as d:
+        s = d.create()
+        for status, want in (("304 Not Modified", "upstream_malformed"),
+                             ("307 Temporary Redirect", "upstream_redirect")):
+            up.play([f"HTTP/1.1 {status}\r\nLocation: /x\r\n"
+                     "Content-Length: 0\r\n\r\n".encode()])
+            got = d.call(s["key"])
+            eq(code(got), (502, want), status)
+            ok(("304" in got[1]["error"]["message"]) ==
+               status.startswith("304"), "its reason", got)
 
 
 def test_retries():
@@ -694,6 +712,7 @@ with Scripted(script=SCRIPT) as model:
     test_own_door(model.url)
     test_conf(model.url)
 test_closed_calls()
+test_odd_status()
 test_retries()
 os.rmdir(TMP) if not os.listdir(TMP) else __import__("shutil").rmtree(TMP)
 tap.done()

@@ -181,6 +181,10 @@ def test_errors(port):
     error_is(c.ask("GET", "/health/x"), 404, "unknown_url",
              "beneath an exact location")
     error_is(c.ask("GET", "/a%2fb"), 400, "bad_path", "a bad path")
+    reply = c.ask("OPTIONS", "*")
+    error_is(reply, 404, "unknown_url", "the server as a whole")
+    ok("OPTIONS *" in json.loads(reply[2])["error"]["message"],
+       "has no answer, and that is said", reply[2])
     reply = c.ask("POST", "/locked/chat/completions", body=b"{}")
     error_is(reply, 401, "invalid_token", "no token")
     eq(reply[1].get("www-authenticate"), "Bearer", "asks for a bearer token")

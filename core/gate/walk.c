@@ -633,9 +633,15 @@ walk_path(struct walk *w)
 	if (rc == SP_OK || rc == SP_E_NOMEM)
 		return rc;
 	w->r.outcome = "malformed";
-	walk_error(w, 400, "bad_path",
-	    "the path of the URL is malformed: percent-encode it by "
-	    "RFC 3986");
+	/* RFC 9112 s3.2.4: OPTIONS alone has that */
+	if (view_eq(w->x->request.path, VIEW("*")))
+		walk_error(w, 404, "unknown_url",
+		    "OPTIONS * asks about the server as a whole, which has no "
+		    "answer: name a path");
+	else
+		walk_error(w, 400, "bad_path",
+		    "the path of the URL is malformed: percent-encode it by "
+		    "RFC 3986");
 	return rc;
 }
 

@@ -314,8 +314,10 @@ answer_closed(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 			c->client->stats.refused++;
 		} else if (s->peer_reset || s->phase == H2_CALL_BODY) {
 			s->fault = H2_CALL_BROKEN;
-			s->text = s->peer_reset
-			    ? answer_reset_text(code)
+			s->text = s->peer_reset ? answer_reset_text(code)
+			    : c->going && code == NGHTTP2_REFUSED_STREAM
+			    /* RFC 9113 s6.8: its last stream is an older one */
+			    ? "the server went away (GOAWAY) within the reply"
 			    : "the reply breaks HTTP/2, or is not as long as "
 			      "it said";
 		} else {

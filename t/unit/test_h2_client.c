@@ -187,6 +187,19 @@ test_goaway(void)
 	tap_ok(h2s.rq[3].conn == h2s.rq[2].conn,
 	    "is not put on the one that goes away");
 	stop();
+	/* within a reply */
+	start();
+	begin(0);
+	wait_asked(1, "a call");
+	h2s_head(&h2s.rq[0], "200", false, NULL);
+	h2s_body(&h2s.rq[0], VIEW("x"), true);
+	wait_for(is_headed, "its reply has begun");
+	must(nghttp2_submit_goaway(h2s.session[0], 0, 0, 0, NULL, 0));
+	wait_over(1, "an older stream is the last");
+	tap_is_int(seen[0].why, CALL_BROKEN, "broken");
+	tap_is_str(seen[0].words,
+	    "the server went away (GOAWAY) within the reply", "why");
+	stop();
 	/* REFUSED_STREAM, again and again */
 	start();
 	begin(0);
