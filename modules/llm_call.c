@@ -419,6 +419,49 @@ relay(struct llm_call *c, struct view data)
 		llm_call_pressure(c);
 }
 
+/* Bytes at the end that the upstream's key may go on from. */
+static size_t
+key_begins(const struct llm_call *c, struct view v)
+{
+	const struct conf_secret *key = c->upstream->api_key;
+	size_t n;
+
+	if (key == NULL || key->value.n == 0)
+		return 0;
+	n = v.n < key->value.n ? v.n : key->value.n - 1;
+	while (n > 0 && memcmp(v.p + v.n - n, key->value.p, n) != 0)
+		n--;
+	return n;
+}
+
+/* One that is cut in two reads is one; `end`: nothing more comes. */
+static void
+relay_masked(struct llm_call *c, struct view data, bool end)
+{
+	struct buf *whole = &c->shared->mask[1];
+	size_t keep;
+	int rc = 0;
+
+	if (buf_len(&c->tail) > 0) {
+		buf_reset(whole, 64 * 1024);
+		rc = buf_add_view(whole, buf_view(&c->tail));
+		if (rc == 0)
+			rc = buf_add_view(whole, data);
+		data = buf_view(whole);
+		buf_reset(&c->tail, 0);
+	}
+	keep = end ? 0 : key_begins(c, data);
+	if (rc == 0)
+		rc = buf_add(&c->tail, data.p + data.n - keep, keep);
+	if (rc != 0) {
+		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 503,
+		    "out_of_memory", "out of memory for the reply");
+		return;
+	}
+	data.n -= keep;
+	relay(c, llm_call_mask(c, data, 0));
+}
+
 static void
 on_reply_body(void *arg, struct call *call, struct view data)
 {
@@ -433,14 +476,15 @@ on_reply_body(void *arg, struct call *call, struct view data)
 		    "the gateway is short of memory: see memory_max");
 		return;
 	}
-	data = llm_call_mask(c, data, 0);
+	if (c->state != LLM_RELAY)
+		data = llm_call_mask(c, data, 0);
 	switch (c->state) {
 	case LLM_STREAM:
 		llm_stream_body(c, data);
 		break;
 	case LLM_RELAY:
 		call_progress(c->call);
-		relay(c, data);
+		relay_masked(c, data, false);
 		break;
 	case LLM_UNARY:
 		call_progress(c->call);
@@ -476,6 +520,10 @@ on_reply_end(void *arg, struct call *call, bool delimited)
 		llm_unary_refused(c);
 		break;
 	case LLM_RELAY:
+		if (buf_len(&c->tail) > 0)
+			relay_masked(c, VIEW_NONE, true);
+		if (c->state != LLM_RELAY)
+			break;
 		llm_call_recording(c,
 		    c->upstream_status >= 400 ? MESSAGE_OUTCOME_STATUS
 					      : MESSAGE_OUTCOME_END,
@@ -752,6 +800,7 @@ llm_call_free(struct llm_call *c)
 	sse_clear(&c->sse);
 	llm_repeat_free(c->repeat);
 	buf_clear(&c->held);
+	buf_clear(&c->tail);
 	buf_clear(&c->body);
 	buf_clear(&c->original);
 	mem_free(c);

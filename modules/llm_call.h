@@ -92,6 +92,7 @@ struct llm_call {
 	bool useful;
 	bool finish_seen;
 	bool logprobs_seen;
+	struct buf tail; /* of a relayed body: what may begin the key */
 	uint64_t relay_left; /* of a relayed body of known length */
 	bool undecoded; /* a content coding that cannot be read */
 	bool paused;

@@ -282,6 +282,7 @@ on_head(struct gate_request *r)
 	buf_init(&c->original, SIZE_MAX / 2);
 	buf_init(&c->body, SIZE_MAX / 2);
 	buf_init(&c->held, upstream->reply_max_bytes);
+	buf_init(&c->tail, TEXT_MAX);
 	sse_init(&c->sse, upstream->event_max_bytes);
 	take_session(c, found.session);
 	r->ctx = c;

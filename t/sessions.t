@@ -3,9 +3,11 @@
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
@@ -485,6 +487,39 @@ def test_odd_status():
                status.startswith("304"), "its reason", got)
 
 
+def test_cut_key():
+    """The upstream's key in a body that is passed on, cut in two reads."""
+    key = "sk-upstream-secret-0123456789"
+    up = Raw()
+    text = (f"upstream u {{ server {up.url}/v1; api_key env:K; }}\n"
+            "capture c { level text; }\n"
+            "server { listen 127.0.0.1:0; location /v1 { llm_intercept; "
+            "upstream u; capture c; keys open; pass /v1/responses; } }")
+    first, rest = f'{{"a":"mark {key[:9]}', f'{key[9:]} end {key[:5]}'
+    whole = f'{{"a":"mark {"*" * len(key)} end {key[:5]}'
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    plain = f"Content-Length: {len(first + rest)}\r\n\r\n"
+    parted = "Transfer-Encoding: chunked\r\n\r\n"
+    with gate.Gate(text, env={"K": key}) as g:
+        for how, a, b in (
+                ("a length", head + plain + first, rest),
+                ("chunks", f"{head}{parted}{len(first):x}\r\n{first}\r\n",
+                 f"{len(rest):x}\r\n{rest}\r\n0\r\n\r\n")):
+            go = threading.Event()
+            up.play([a.encode(), lambda: go.wait(gate.PATIENCE), b.encode()])
+            s = g.connect()
+            r = gate.Reply(s, gate.request(ASK, "/v1/responses"), read=False)
+            got = r.until(b"mark ")
+            go.set()
+            while r.more():
+                pass
+            got = (got + r.buf).partition(b"\r\n\r\n")[2]
+            if how == "chunks":
+                got = re.sub(rb"(\r\n)?[0-9a-f]+\r\n", b"", got)
+            eq(got.strip().decode(), whole, f"{how}: it is masked")
+            s.close()
+
+
 def test_retries():
     up = Raw()
     reply = unary({"id": "c", "object": "chat.completion", "choices": [
@@ -713,6 +748,7 @@ with Scripted(script=SCRIPT) as model:
     test_conf(model.url)
 test_closed_calls()
 test_odd_status()
+test_cut_key()
 test_retries()
 os.rmdir(TMP) if not os.listdir(TMP) else __import__("shutil").rmtree(TMP)
 tap.done()
