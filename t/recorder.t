@@ -14,6 +14,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "lib"))
+from tap import done, eq, ok  # noqa: E402
+
 BUILD = os.environ.get("SP_BUILDDIR", ".")
 BIN = os.path.join(BUILD, "sallyport-recorder")
 CTL = os.path.join(BUILD, "sallyportctl")
@@ -23,8 +27,6 @@ if not os.access(BIN, os.X_OK):
     sys.exit(f"{BIN} is not there: make sallyport-recorder, and name its "
              "folder in SP_BUILDDIR")
 TMP = tempfile.TemporaryDirectory()
-COUNT = 0
-FAILED = 0
 
 CONF, SECRET, LISTENER, LOG, PEER, TRACE_DIR, KEY_DIR, START = range(1, 9)
 STOP = 11
@@ -40,22 +42,6 @@ END, STATUS, UPSTREAM, CLIENT_GONE, SHUTDOWN, LOST = range(1, 7)
 OK, FULL = 1, 2
 REFUSED = 4
 STREAM, PASS, DONE_SEEN = 1, 16, 32
-
-
-def ok(good, what, detail=None):
-    global COUNT, FAILED
-    COUNT += 1
-    print("ok" if good else "not ok", COUNT, "-", what, flush=True)
-    if not good:
-        FAILED += 1
-        if detail is not None:
-            for line in str(detail)[:3000].splitlines():
-                print("#", line)
-    return good
-
-
-def eq(got, want, what):
-    return ok(got == want, what, f"     got {got!r}\nexpected {want!r}")
 
 
 def strict(line):
@@ -1001,5 +987,4 @@ test_disturbed()
 test_other_seal()
 test_seal_after_kill()
 test_not_a_file()
-print(f"1..{COUNT}")
-sys.exit(FAILED != 0)
+done()
