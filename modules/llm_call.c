@@ -74,6 +74,8 @@ turn_flags(const struct llm_call *c)
 		flags |= MESSAGE_TURN_DONE_SEEN;
 	if (c->spent != ROSTER_LEFT)
 		flags |= MESSAGE_TURN_BUDGET;
+	if (c->masked)
+		flags |= MESSAGE_TURN_MASKED;
 	return flags;
 }
 
@@ -229,6 +231,7 @@ llm_call_start(struct llm_call *c)
 		return SP_E_DENIED;
 	buf_init(&asked, META_MAX);
 	c->state = LLM_WAITING;
+	c->masked = false;
 	if (c->kind == LLM_CHAT)
 		rc = edit_body(c, &asked);
 	if (rc == 0)
@@ -267,8 +270,6 @@ is_type(const struct head_reply *head, struct view type)
 	return view_eq_nocase(view_trim(view_sub(v, 0, semi)), type);
 }
 
-enum { KEY_MASKED_MIN = 4 };
-
 static void
 blank(struct buf *b, struct view key)
 {
@@ -283,13 +284,13 @@ blank(struct buf *b, struct view key)
 	}
 }
 
-struct view
-llm_call_mask(struct llm_call *c, struct view v, int which)
+static struct view
+mask(struct llm_call *c, struct view v, int which)
 {
 	const struct conf_secret *key = c->upstream->api_key;
 	struct buf *b = &c->shared->mask[which];
 
-	if (key == NULL || key->value.n < KEY_MASKED_MIN ||
+	if (key == NULL || key->value.n < CONF_KEY_MASKED_MIN ||
 	    view_search(v, key->value) >= v.n)
 		return v;
 	buf_reset(b, 64 * 1024);
@@ -297,6 +298,15 @@ llm_call_mask(struct llm_call *c, struct view v, int which)
 		return VIEW_NONE; /* rather nothing than the key */
 	blank(b, key->value);
 	return buf_view(b);
+}
+
+struct view
+llm_call_mask(struct llm_call *c, struct view v, int which)
+{
+	struct view clean = mask(c, v, which);
+
+	c->masked |= clean.p != v.p;
+	return clean;
 }
 
 /* What goes down again: all but Date, which is the sender's. */
@@ -311,8 +321,8 @@ copy_fields(struct llm_call *c, const struct head_reply *head)
 		const struct head_field *f = &head->fields.v[i];
 
 		if (!view_eq_nocase(f->name, VIEW("date")))
-			rc = head_add(&c->fields, f->name,
-			    llm_call_mask(c, f->value, 0));
+			rc =
+			    head_add(&c->fields, f->name, mask(c, f->value, 0));
 	}
 	return rc;
 }

@@ -94,6 +94,7 @@ struct llm_call {
 	bool logprobs_seen;
 	struct buf tail; /* of a relayed body: what may begin the key */
 	uint64_t relay_left; /* of a relayed body of known length */
+	bool masked; /* the upstream's key was blanked in the answer */
 	bool undecoded; /* a content coding that cannot be read */
 	bool paused;
 	bool gone;
@@ -125,7 +126,8 @@ void llm_call_recording(struct llm_call *c, enum message_outcome outcome,
 void llm_call_break(struct llm_call *c, enum message_outcome outcome,
     unsigned status, const char *code, const char *text);
 /*
- * The text with the upstream's key blanked, where it is quoted; case H10.
+ * The text with the upstream's key blanked, where it is quoted, which the turn
+ * is told of; case H10.  Keys too short to be secrets are words like others.
  * Borrowed: v itself, or scratch number `which` (0 or 1) until its next use.
  */
 struct view llm_call_mask(struct llm_call *c, struct view v, int which);

@@ -3,9 +3,11 @@
 import gzip
 import json
 import os
+import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -248,6 +250,54 @@ def quoted(door):
         line = door.line(before, "keyed").decode()
         tap.ok(KEY not in seen and KEY not in line and "****" in seen,
                f"H10: the key is blanked in {what}", (seen, line))
+        tap.ok(("key_masked" in json.loads(line)["findings"])
+               == (what != "a field"),
+               f"the turn says so, but not of {what}" if what == "a field"
+               else f"the turn says so of {what}", line)
+
+
+def short_keys():
+    """Keys like vLLM's EMPTY are words that answers are full of."""
+    up = Raw()
+    text = "if q is EMPTY: return 0123456789abcdef"
+    answer = {"choices": [{"index": 0, "message": {
+        "role": "assistant", "content": text}, "finish_reason": "stop"}]}
+    echo = events({"choices": [{"index": 0, "delta": {"content": text},
+                                "finish_reason": "stop"}]})
+    with gate.Gate(
+            f"upstream short {{ server {up.url}/v1; api_key env:T_SHORT; }}\n"
+            f"upstream long {{ server {up.url}/v1; api_key env:T_LONG; }}\n"
+            "capture c { level text; }\nserver { listen 127.0.0.1:0;\n"
+            "location /v1 { llm_intercept; upstream short; capture c; "
+            "keys open; }\nlocation /l { llm_intercept; upstream long; "
+            "capture c; keys open; } }",
+            env={"T_SHORT": "EMPTY", "T_LONG": "0123456789abcdef"}) as g:
+        for n, (path, body, play) in enumerate((
+                ("/v1", UNARY, unary(answer)), ("/v1", ASK, sse(echo)),
+                ("/l", UNARY, unary(answer)), ("/l", ASK, sse(echo)))):
+            up.play(play)
+            r = g.post(body, path + "/chat/completions")
+            q = g.record(n)
+            want = (text if path == "/v1"
+                    else text.replace("0123456789abcdef", "*" * 16))
+            tap.ok(want.encode() in r.body
+                   and want in json.dumps(q["response"])
+                   and q["complete"] is True
+                   and ("key_masked" in q["findings"]) == (path == "/l")
+                   and up.last.headers.get("authorization") == "Bearer "
+                   + ("EMPTY" if path == "/v1" else "0123456789abcdef"),
+                   f"a key of {5 if path == '/v1' else 16} bytes, call {n}",
+                   (r.body, q))
+        tap.eq(re.findall(r'(upstream [^:]*): api_key is shorter', g.log()),
+               ['upstream "short"'], "the short one is told of at the start")
+        t = subprocess.run(
+            [gate.program("sallyport"), "-t", "-c", g.conf],
+            env={**os.environ, "T_SHORT": "none", "T_LONG": "x" * 16},
+            capture_output=True, text=True)
+        tap.ok(t.returncode == 0 and re.search(
+            r'sallyport.conf:\d+: upstream "short": api_key is shorter than 16',
+            t.stderr) and "none" not in t.stderr, "-t tells of it",
+            (t.returncode, t.stderr))
 
 
 def relayed(door):
@@ -330,4 +380,5 @@ with Door(server=SESSIONS) as door:
     endpoints(door)
     relayed(door)
 paths()
+short_keys()
 tap.done()

@@ -11,7 +11,11 @@
 #include "base/view.h"
 #include "conf/directive.h"
 
-enum { CONF_MODULES_MAX = 16, CONF_NAME_MAX = 64 };
+enum {
+	CONF_MODULES_MAX = 16,
+	CONF_NAME_MAX = 64,
+	CONF_KEY_MASKED_MIN = 16, /* of an api_key that is no word of answers */
+};
 
 /*
  * A secret is named, never written.  Its value is sent apart, to whom it

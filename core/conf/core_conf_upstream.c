@@ -78,8 +78,11 @@ const struct conf_directive core_conf_upstream[] = {
 	    .type = CONF_SECRET,
 	    .offset = UP(api_key),
 	    .args = "SECRET",
-	    .doc = "The key sent to the upstream.\nThe caller's own never "
-		   "goes there." },
+	    .doc =
+		"The key sent to the upstream.\nThe caller's own never "
+		"goes there.\nWhere an answer quotes it, asterisks stand for "
+		"it, and the turn has the finding\nkey_masked; a key of "
+		"less than 16 characters (EMPTY, none) is left as it is." },
 	{ .name = "model",
 	    .scopes = CONF_UPSTREAM,
 	    .type = CONF_STRING,

@@ -223,6 +223,25 @@ secrets_differ(const struct conf *conf)
 	return SP_E_CONF;
 }
 
+/* Words like EMPTY stand in answers, too: such a key is no secret there. */
+static void
+secrets_tell_short(const struct conf *conf)
+{
+	const struct conf_secret *key;
+	size_t i;
+
+	for (i = 0; i < conf->upstreams_n; i++) {
+		key = conf->upstreams[i]->api_key;
+		if (key != NULL && key->value.n < CONF_KEY_MASKED_MIN)
+			log_warn("%s:%u: upstream \"%.*s\": api_key is shorter "
+				 "than %d characters: answers and traces that "
+				 "quote it are left as they are",
+			    key->file, key->line,
+			    VIEW_ARG(conf->upstreams[i]->name),
+			    CONF_KEY_MASKED_MIN);
+	}
+}
+
 int
 secrets_read(struct secrets *s, struct conf *conf, const struct secrets *before)
 {
@@ -246,6 +265,8 @@ secrets_read(struct secrets *s, struct conf *conf, const struct secrets *before)
 	}
 	if (worst == SP_OK)
 		worst = secrets_differ(conf);
+	if (worst == SP_OK)
+		secrets_tell_short(conf);
 	/* after all, as two may name one variable; also in /proc/PID/environ */
 	for (i = 0; i < conf->secrets_n; i++) {
 		cs = conf->secrets[i];

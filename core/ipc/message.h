@@ -115,9 +115,9 @@ enum message_type {
 	MESSAGE_TURN_DONE,
 	/*
 	 * repeated: u32 handle, u8 result (enum message_result), u64 turn
-	 * number, u32 completion tokens, u32 findings (enum message_finding
-	 * bits are the recorder's own: only counted by the reactor), u8 length
-	 * and bytes of finish_reason
+	 * number, u32 completion tokens, u32 findings (the
+	 * first 32; the recorder's own, and not read), u8 length and bytes of
+	 * finish_reason
 	 */
 	/*
 	 * A new reactor is told of every open session, and of the keys of those
@@ -270,6 +270,7 @@ enum message_turn_flag {
 	MESSAGE_TURN_TRUNCATED = 1 << 6, /* the reactor cut the data */
 	MESSAGE_TURN_SURROGATE = 1 << 7, /* lone surrogate in the request */
 	MESSAGE_TURN_BUDGET = 1 << 8, /* past the budget: answered by us */
+	MESSAGE_TURN_MASKED = 1 << 9, /* the upstream's key was blanked */
 };
 
 enum message_data {

@@ -77,6 +77,9 @@ static const struct finding_row rows[] = {
 	    FINDING_BUDGET, true },
 	{ "gateway_lost", "the process that serves clients died under the turn",
 	    (uint32_t)FINDING_GATEWAY, true },
+	{ "key_masked",
+	    "the upstream's key stood in the reply; written as asterisks",
+	    FINDING_MASKED, true },
 };
 
 const struct finding_row *
@@ -86,10 +89,10 @@ finding_rows(size_t *n)
 	return rows;
 }
 
-uint32_t
-finding_blocking(uint32_t set)
+uint64_t
+finding_blocking(uint64_t set)
 {
-	uint32_t bits = 0;
+	uint64_t bits = 0;
 	size_t i;
 
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

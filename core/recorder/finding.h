@@ -39,13 +39,14 @@ enum finding {
 	FINDING_SURROGATE = 1 << 28,
 	FINDING_EMPTY = 1 << 29,
 	FINDING_BUDGET = 1 << 30,
-	FINDING_GATEWAY = INT32_MIN, /* the last bit there is */
+	FINDING_GATEWAY = INT32_MIN, /* the last bit that an int has */
 };
+#define FINDING_MASKED (UINT64_C(1) << 32)
 
 struct finding_row {
 	const char *code;
 	const char *doc;
-	uint32_t bit;
+	uint64_t bit;
 	bool blocks; /* the turn is not one to train on */
 };
 
@@ -55,6 +56,6 @@ struct finding_row {
  */
 const struct finding_row *finding_rows(size_t *n);
 /* The bits of a set that keep the turn from being trained on. */
-uint32_t finding_blocking(uint32_t set);
+uint64_t finding_blocking(uint64_t set);
 
 #endif

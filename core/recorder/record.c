@@ -108,7 +108,7 @@ judge(struct record *r)
 	}
 	/* a reply that was cut off says nothing by having no end */
 	if (r->outcome != MESSAGE_OUTCOME_END || is_error(r))
-		r->findings &= ~(uint32_t)(FINDING_NO_FINISH | FINDING_EMPTY);
+		r->findings &= ~(uint64_t)(FINDING_NO_FINISH | FINDING_EMPTY);
 	if (thinking_leaked(r))
 		r->findings |= FINDING_THINKING_LEAK;
 	if ((r->flags & MESSAGE_TURN_TRUNCATED) != 0 || r->request_cut)
@@ -116,6 +116,8 @@ judge(struct record *r)
 	/* the client had it whole; what is on file is not */
 	if ((r->findings & FINDING_TRUNCATED) != 0)
 		r->complete = false;
+	if ((r->flags & MESSAGE_TURN_MASKED) != 0)
+		r->findings |= FINDING_MASKED;
 	if ((r->flags & MESSAGE_TURN_SURROGATE) != 0)
 		r->findings |= FINDING_SURROGATE;
 	c = assemble_first(a);

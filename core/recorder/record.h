@@ -43,7 +43,7 @@ struct record {
 	uint8_t body_sha256[DIGEST_BYTES];
 	uint8_t prefix_sha256[DIGEST_BYTES]; /* zeros: no such part */
 	/* results of record_write() */
-	uint32_t findings; /* enum finding */
+	uint64_t findings; /* enum finding */
 	uint64_t completion_tokens;
 	bool complete, aborted, trainable;
 	bool has_tools; /* of the request, as in the record */

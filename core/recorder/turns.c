@@ -660,7 +660,7 @@ put_done(const struct turn *u, struct buf *body)
 		rc = wire_put_u32(body,
 		    tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)tokens);
 	if (rc == 0)
-		rc = wire_put_u32(body, r->findings);
+		rc = wire_put_u32(body, (uint32_t)r->findings);
 	if (rc == 0)
 		rc = wire_put_u8(body, (uint8_t)n);
 	if (rc == 0)
