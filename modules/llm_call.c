@@ -154,6 +154,10 @@ edit_body(struct llm_call *c, struct buf *asked)
 	    asked, &c->why);
 	if (rc != 0 || c->attempts > 0)
 		return rc;
+	c->stamp = (uint64_t)gate_generation(c->r->gate) << 32 |
+	    forward_changes(gate_forward(c->r));
+	llm_refusal_renew(c->shared->refusals, c->stamp,
+	    loop_now_ms(gate_loop(c->r->gate)));
 	known = llm_refusal_known(c->shared->refusals, up,
 	    view_of(c->wants.model, c->wants.model_n));
 	if (known == 0)
@@ -336,7 +340,8 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 	c->upstream_status = head->status;
 	call_progress(c->call);
 	if (head->status < 300 && c->attempts > 1) /* so asked, it answers */
-		llm_refusal_learn(c->shared->refusals, c->upstream->name,
+		llm_refusal_learn(c->shared->refusals, c->stamp,
+		    c->upstream->name,
 		    view_of(c->wants.model, c->wants.model_n), c->ask);
 	if (copy_fields(c, head) != 0)
 		llm_call_break(c, MESSAGE_OUTCOME_UPSTREAM, 502,

@@ -65,6 +65,7 @@ struct llm_call {
 	struct view endpoint; /* below the upstream's base */
 	struct view affinity;
 	struct llm_wants wants;
+	uint64_t stamp; /* of what was known of refusals */
 	unsigned ask; /* enum llm_ask bits of this attempt */
 	unsigned attempts;
 	const char *why; /* the body cannot be read */

@@ -9,6 +9,8 @@ enum { PAIRS_MAX = 4096, KEY_MAX = 256 };
 
 struct llm_refusal {
 	struct hmap *pairs; /* "upstream\0model" to the bits, one up */
+	uint64_t stamp; /* that all of it was learnt under */
+	uint64_t until_ms;
 };
 
 struct llm_refusal *
@@ -33,6 +35,22 @@ llm_refusal_free(struct llm_refusal *m)
 		return;
 	hmap_free(m->pairs);
 	mem_free(m);
+}
+
+void
+llm_refusal_renew(struct llm_refusal *m, uint64_t stamp, uint64_t now_ms)
+{
+	struct hmap *fresh;
+
+	if (stamp == m->stamp && now_ms < m->until_ms)
+		return;
+	m->stamp = stamp;
+	m->until_ms = now_ms + LLM_REFUSAL_MS;
+	fresh = hmap_count(m->pairs) > 0 ? hmap_new(PAIRS_MAX) : NULL;
+	if (fresh == NULL)
+		return; /* without memory it is kept for once */
+	hmap_free(m->pairs);
+	m->pairs = fresh;
 }
 
 static struct view
@@ -63,12 +81,14 @@ llm_refusal_known(const struct llm_refusal *m, struct view upstream,
 }
 
 void
-llm_refusal_learn(struct llm_refusal *m, struct view upstream,
+llm_refusal_learn(struct llm_refusal *m, uint64_t stamp, struct view upstream,
     struct view model, unsigned ask)
 {
 	char key[KEY_MAX];
 	int rc;
 
+	if (stamp != m->stamp)
+		return;
 	/* calls that were under way at once may each have learnt a part */
 	ask |= llm_refusal_known(m, upstream, model);
 	if (ask & LLM_ASK_NO_LOGPROBS)

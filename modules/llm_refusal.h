@@ -6,6 +6,8 @@
 #include "base/view.h"
 #include "llm_request.h"
 
+enum { LLM_REFUSAL_MS = 10 * 60 * 1000 }; /* then it is asked for anew */
+
 struct llm_refusal;
 
 /*
@@ -14,6 +16,12 @@ struct llm_refusal;
  */
 struct llm_refusal *llm_refusal_new(void) must_check;
 void llm_refusal_free(struct llm_refusal *m); /* NULL allowed */
+/*
+ * Forgets all, when what there is was learnt under another stamp, or some of
+ * it LLM_REFUSAL_MS ago: the engine may be another one by now.
+ * Parameters: stamp, of the configuration and its servers.
+ */
+void llm_refusal_renew(struct llm_refusal *m, uint64_t stamp, uint64_t now_ms);
 /* The enum llm_ask bits known for that model of that upstream; 0 none. */
 unsigned llm_refusal_known(const struct llm_refusal *m, struct view upstream,
     struct view model);
@@ -21,9 +29,11 @@ unsigned llm_refusal_known(const struct llm_refusal *m, struct view upstream,
  * Remembers, on top of what is known; at most 4,096 pairs, past that nothing
  * is (it costs a retry).  For attempts that were accepted: what an error text
  * seems to say is no proof, and a workload can have a hand in it.
+ * Parameters: stamp, at the time of the first attempt: nothing is learnt under
+ *          another one.
  */
-void llm_refusal_learn(struct llm_refusal *m, struct view upstream,
-    struct view model, unsigned ask);
+void llm_refusal_learn(struct llm_refusal *m, uint64_t stamp,
+    struct view upstream, struct view model, unsigned ask);
 
 /*
  * Reads an error reply.

@@ -2,14 +2,16 @@
 """Case F: what is changed of a request, what is not, and refusals."""
 import json
 import os
+import signal
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "t", "lib"))
+import gate  # noqa: E402
 import tap  # noqa: E402
 from cases import ASK, UNARY, Door, holds  # noqa: E402
-from upstream import events, sse, unary  # noqa: E402
+from upstream import Raw, events, sse, unary  # noqa: E402
 
 GOOD = unary({"model": "as-it-came", "choices": [{"index": 0, "message": {
     "content": "x"}, "finish_reason": "stop"}]})
@@ -153,7 +155,40 @@ def edits(door):
                f"F: {bad!r} is refused", (r.status, r.body))
 
 
+def forgotten():
+    """Other servers may be another engine: what was refused is asked anew."""
+    token = "admin-token-0123456789"
+    one, two = Raw(), Raw()
+    no = refuse({"message": "logprobs is not supported"})
+    conf = (f"upstream u {{ server {one.url}/v1; }}\n"
+            "capture c { level logprobs; logprobs_refused retry; }\n"
+            "server { listen 127.0.0.1:0;\n"
+            "location /v1 { llm_intercept; upstream u; capture c; keys open; }"
+            "\nlocation /upstreams { upstreams; token env:T_TOKEN; } }")
+    with gate.Gate(conf, env={"T_TOKEN": token}) as g:
+        def asked(up, *plays):
+            n = len(up.requests)
+            up.play(*plays)
+            r = g.post(UNARY)
+            return r.status, ["logprobs" in json.loads(q.body)
+                              for q in up.requests[n:]]
+        tap.eq(asked(one, no, GOOD), (200, [True, False]), "it refuses")
+        tap.eq(asked(one, GOOD), (200, [False]), "which is remembered")
+        g.p.send_signal(signal.SIGHUP)
+        gate.until(lambda: "(generation 2)" in g.log(), "the reload")
+        tap.eq(asked(one, no, GOOD), (200, [True, False]),
+               "after a reload it is asked again")
+        tap.eq(asked(one, GOOD), (200, [False]), "which is remembered")
+        auth = [("Authorization", f"Bearer {token}")]
+        r = g.post({"url": two.url + "/v1"}, "/upstreams/u/servers", auth)
+        tap.eq(r.status, 201, "a server is added")
+        r = g.get(f"/upstreams/u/servers?url={one.url}/v1", auth, "DELETE")
+        tap.eq(r.status, 200, "the other one removed")
+        tap.eq(asked(two, GOOD), (200, [True]), "it is asked, and takes it")
+
+
 with Door() as door:
     refusals(door)
     edits(door)
+forgotten()
 tap.done()

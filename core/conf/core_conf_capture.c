@@ -308,9 +308,12 @@ const struct conf_directive core_conf_capture[] = {
 	    .choices = refusals,
 	    .def = "retry",
 	    .args = "fail | retry",
-	    .doc = "What happens when an upstream refuses log-probabilities: "
-		   "its error goes to\nthe client, or the call is sent once "
-		   "more without them and marked in the\ntrace." },
+	    .doc =
+		"What happens when an upstream refuses log-probabilities: "
+		"its error goes to\nthe client, or the call is sent once "
+		"more without them and marked in the\ntrace.\nWhat an upstream "
+		"refused for a model is asked for again after 10 minutes, a\n"
+		"reload, or a change of its servers." },
 	{ .name = "token_ids",
 	    .scopes = CONF_CAPTURE,
 	    .type = CONF_CHOICE,

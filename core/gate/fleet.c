@@ -142,6 +142,8 @@ fleet_change(struct forward *f, const struct conf_upstream *u, enum fleet_op op,
 	if (rc == SP_OK)
 		rc = fleet_apply(k, op, &s, why);
 	if (rc == SP_OK)
+		hub_changed(k->hub);
+	if (rc == SP_OK)
 		log_notice("upstream \"%.*s\": server %.*s is %s",
 		    VIEW_ARG(u->name), VIEW_ARG(url), done[op]);
 	buf_clear(&text);

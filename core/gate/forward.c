@@ -146,6 +146,12 @@ forward_resolver(const struct forward *f)
 	return hub_names_by(f->hub);
 }
 
+uint32_t
+forward_changes(const struct forward *f)
+{
+	return hub_changes(f->hub);
+}
+
 const struct hub_link *
 forward_link(const struct forward *f, unsigned index)
 {

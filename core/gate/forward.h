@@ -41,6 +41,8 @@ int forward_next(const struct forward *before, const struct gate_source *src,
 struct hub_link;
 /* The connections of the upstream with that index; for tests. */
 const struct hub_link *forward_link(const struct forward *f, unsigned index);
+/* How often an operator has changed the servers of any upstream. */
+uint32_t forward_changes(const struct forward *f);
 /* Who looks names up; lives as long as any generation. */
 struct resolver *forward_resolver(const struct forward *f);
 /* No call may be open. */

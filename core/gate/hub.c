@@ -24,6 +24,7 @@ struct hub {
 	struct resolver *resolver;
 	struct metrics *metrics;
 	LIST_HEAD(, hub_link) links;
+	uint32_t changes;
 };
 
 /* ---- metrics -------------------------------------------------------------- */
@@ -250,6 +251,18 @@ struct loop *
 hub_loop(const struct hub *h)
 {
 	return h->loop;
+}
+
+void
+hub_changed(struct hub *h)
+{
+	h->changes++;
+}
+
+uint32_t
+hub_changes(const struct hub *h)
+{
+	return h->changes;
 }
 
 struct resolver *

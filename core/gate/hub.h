@@ -48,6 +48,9 @@ int hub_new(struct loop *l, const struct conf *conf, struct metrics *m,
 struct hub *hub_ref(struct hub *h);
 void hub_unref(struct hub *h); /* NULL allowed */
 struct loop *hub_loop(const struct hub *h);
+/* One more change of servers that an operator made, and how many there were. */
+void hub_changed(struct hub *h);
+uint32_t hub_changes(const struct hub *h);
 /* Its resolver, borrowed. */
 struct resolver *hub_names_by(const struct hub *h);
 

@@ -272,6 +272,32 @@ test_ends(void)
 	tap_is_int(ask, IDS | PROBS, "nothing is left to refuse");
 }
 
+/* Another configuration, other servers, or time: it is asked anew. */
+static void
+test_renewed(struct llm_refusal *m)
+{
+	const uint64_t ms = LLM_REFUSAL_MS;
+	struct view up = VIEW("up"), model = VIEW("m");
+
+	llm_refusal_renew(m, 7, 1000);
+	tap_is_int(llm_refusal_known(m, up, model), 0, "another stamp");
+	llm_refusal_learn(m, 0, up, model, IDS);
+	tap_is_int(llm_refusal_known(m, up, model), 0,
+	    "what an attempt under the one before says is not learnt");
+	llm_refusal_learn(m, 7, up, model, IDS);
+	llm_refusal_renew(m, 7, 1000 + ms - 1);
+	tap_is_int(llm_refusal_known(m, up, model), IDS, "kept for a while");
+	mem_fail_after(1, 0);
+	llm_refusal_renew(m, 7, 1000 + ms);
+	mem_fail_after(0, 0);
+	tap_is_int(llm_refusal_known(m, up, model), IDS, "no memory: kept");
+	llm_refusal_renew(m, 7, 1000 + 2 * ms);
+	tap_is_int(llm_refusal_known(m, up, model), 0, "then forgotten");
+	llm_refusal_learn(m, 7, up, model, IDS);
+	llm_refusal_renew(m, 8, 1000 + 2 * ms);
+	tap_is_int(llm_refusal_known(m, up, model), 0, "one change more");
+}
+
 static void
 test_memory(void)
 {
@@ -282,35 +308,37 @@ test_memory(void)
 
 	err_assert(m != NULL);
 	tap_is_int(llm_refusal_known(m, up, model), 0, "nothing known");
-	llm_refusal_learn(m, up, model, IDS);
+	llm_refusal_learn(m, 0, up, model, IDS);
 	tap_is_int(llm_refusal_known(m, up, model), IDS, "learnt");
-	llm_refusal_learn(m, up, model, NPROBS);
+	llm_refusal_learn(m, 0, up, model, NPROBS);
 	tap_is_int(llm_refusal_known(m, up, model), IDS | NPROBS, "more");
-	llm_refusal_learn(m, up, model, PROBS);
+	llm_refusal_learn(m, 0, up, model, PROBS);
 	tap_is_int(llm_refusal_known(m, up, model), IDS | PROBS,
 	    "n_probs given up");
 	tap_is_int(llm_refusal_known(m, up, VIEW("M")), 0, "another model");
 	tap_is_int(llm_refusal_known(m, VIEW("u"), VIEW("pm")), 0,
 	    "another split");
 	tap_is_int(llm_refusal_known(m, VIEW_NONE, VIEW_NONE), 0, "no names");
-	llm_refusal_learn(m, VIEW_NONE, VIEW_NONE, PROBS);
+	llm_refusal_learn(m, 0, VIEW_NONE, VIEW_NONE, PROBS);
 	tap_is_int(llm_refusal_known(m, VIEW_NONE, VIEW_NONE), PROBS,
 	    "no names, learnt");
 	memset(longer, 'x', sizeof(longer));
-	llm_refusal_learn(m, view_of(longer, 400), view_of(longer, 400), IDS);
+	llm_refusal_learn(m, 0, view_of(longer, 400), view_of(longer, 400),
+	    IDS);
 	tap_is_int(llm_refusal_known(m, view_of(longer, 400),
 		       view_of(longer, 400)),
 	    IDS, "names that are too long");
 	for (i = 0; i < 5000; i++) {
 		n = (unsigned)snprintf(name, sizeof(name), "%u", i);
-		llm_refusal_learn(m, up, view_of(name, n), PROBS);
+		llm_refusal_learn(m, 0, up, view_of(name, n), PROBS);
 	}
 	tap_is_int(llm_refusal_known(m, up, VIEW("17")), PROBS, "one of many");
 	tap_is_int(llm_refusal_known(m, up, VIEW("4999")), 0,
 	    "one too many is not remembered");
-	llm_refusal_learn(m, up, model, IDS);
+	llm_refusal_learn(m, 0, up, model, IDS);
 	tap_is_int(llm_refusal_known(m, up, model), IDS | PROBS,
 	    "what is known stays when it is full");
+	test_renewed(m);
 	llm_refusal_free(m);
 	llm_refusal_free(NULL);
 }
@@ -326,7 +354,7 @@ test_no_memory(void)
 		mem_fail_after(n, 0);
 		m = llm_refusal_new();
 		if (m != NULL) {
-			llm_refusal_learn(m, VIEW("u"), VIEW("m"), IDS);
+			llm_refusal_learn(m, 0, VIEW("u"), VIEW("m"), IDS);
 			known = llm_refusal_known(m, VIEW("u"), VIEW("m"));
 		}
 		mem_fail_after(0, 0);
