@@ -107,7 +107,9 @@ static const struct conf_directive rows[] = {
 	    .ref = CONF_CAPTURE,
 	    .choices = off,
 	    .args = "NAME | off",
-	    .doc = "What is recorded of calls; with off nothing is." },
+	    .doc = "What is recorded of calls; with off nothing is.\nOff needs "
+		   "keys open: the budget of a session is counted by what is "
+		   "recorded." },
 	{ .name = "keys",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_CHOICE,
@@ -178,6 +180,13 @@ check(struct conf_parse *p, void *conf)
 			    "beneath location \"%.*s\"",
 			    VIEW_ARG(c->pass.v[i]), VIEW_ARG(loc->path));
 	}
+	/* the trace is what a session's budget is counted by */
+	if (c->keys == LLM_KEYS_SESSION && c->capture == NULL)
+		return conf_error(p,
+		    "capture off in location \"%.*s\" with keys session: calls "
+		    "and tokens of a session are not counted there; expected "
+		    "a capture, or \"keys open\"",
+		    VIEW_ARG(loc->path));
 	if (c->keys == LLM_KEYS_SESSION && c->capture != NULL &&
 	    view_search(c->capture->trace_name, VIEW("$session")) ==
 		c->capture->trace_name.n)

@@ -293,8 +293,16 @@ static const struct {
 	{ "server { listen 1; location /.. { status; } }", { "bad path" } },
 	{ U C "server { listen 1; location / { " D "} }", { NULL } },
 	{ U "server { listen 1; location / { llm_intercept; upstream u; "
-	    "capture off; } }",
+	    "capture off; keys open; } }",
 	    { NULL } },
+	{ U "server { listen 1; location /a { llm_intercept; upstream u; "
+	    "capture off; } }",
+	    { "t:2: capture off in location \"/a\" with keys session: calls "
+	      "and tokens of a session are not counted there; expected a "
+	      "capture, or \"keys open\"" } },
+	{ U "server { listen 1; location / { llm_intercept; upstream u; "
+	    "capture off; keys session; } }",
+	    { "capture off in location \"/\" with keys session" } },
 	{ U C "server { listen 1; location /v1 { llm_intercept; } }",
 	    { "location \"/v1\" lacks \"upstream\"; expected \"upstream "
 	      "NAME\"",

@@ -83,16 +83,16 @@ const struct gate_module *const gate_modules[] = { &door, &plain, &bare, NULL };
 static const char text[] =
     "upstream u { server http://127.0.0.1:9/v1; }\n" ENV "}\n"
     "server { listen 127.0.0.1:7000; location /v1 { llm_intercept; upstream u;"
-    " capture off; } }\n";
+    " capture off; keys open; } }\n";
 /* the environment is the same, the rest is not */
 static const char same[] =
     "upstream u { server http://127.0.0.1:9/v1; }\n" ENV "}\n"
     "server { listen 127.0.0.1:7000; location /v2 { llm_intercept; upstream u;"
-    " capture off; } }\n";
+    " capture off; keys open; } }\n";
 static const char other[] =
     "upstream u { server http://127.0.0.1:9/v1; }\n" ENV "  episodes 3; }\n"
     "server { listen 127.0.0.1:7000; location /v1 { llm_intercept; upstream u;"
-    " capture off; } }\n";
+    " capture off; keys open; } }\n";
 
 static struct loop *loop;
 static struct loop_timer *stopper;
