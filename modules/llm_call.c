@@ -368,7 +368,7 @@ on_reply_head(void *arg, struct call *call, const struct head_reply *head)
 		    "upstream_redirect",
 		    "the upstream answered with a redirect: name its final "
 		    "address in the `server` of the upstream");
-	} else if (head_get(&head->fields, VIEW("content-encoding")).n > 0) {
+	} else if (head_count(&head->fields, VIEW("content-encoding")) > 0) {
 		/* a coding that cannot be read: untouched, not captured */
 		c->undecoded = true;
 		llm_call_accepted(c);

@@ -51,6 +51,22 @@ def encodings(door):
     r = door.call(unary(packed, headers=[("Content-Encoding", "gzip")]), UNARY)
     tap.ok(r.json() == GOOD and "content-encoding" not in r.headers,
            "H1: a unary reply in gzip", (r.fields, r.body))
+    for name in ("identity", "Identity", "gzip, identity", "identity,gzip",
+                 ", identity ,"):
+        r = door.call(unary(packed if "gzip" in name else GOOD,
+                            headers=[("Content-Encoding", name)]), UNARY)
+        tap.ok(r.json() == GOOD and "content-encoding" not in r.headers
+               and r.record["complete"] is True
+               and r.record["response"] is not None,
+               f"H1: {name} in a unary reply", (r.fields, r.body, r.record))
+    row(door, "H1 a stream in identity",
+        [stream_head(b"Content-Encoding: identity\r\n")]
+        + [chunked(p) for p in pieces] + [b"0\r\n\r\n"],
+        want=b"".join(pieces), record={"complete": True})
+    r = door.call(unary(b"\1\2\3", headers=[
+        ("Content-Encoding", "gzip, br, identity")]), UNARY)
+    tap.ok(r.body == b"\1\2\3" and "br" in r.headers["content-encoding"],
+           "H1: two codings pass as they are", (r.fields, r.body))
     r = door.call(unary(b"\1\2\3", headers=[("Content-Encoding", "x-odd")]),
                   UNARY)
     tap.ok(r.body == b"\1\2\3" and r.headers.get("content-encoding") ==

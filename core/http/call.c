@@ -341,24 +341,50 @@ call_body(struct call *c, struct view v)
 	}
 }
 
+/* How many codings the fields list, and the last of them. */
+static size_t
+call_codings(const struct head_fields *f, struct view name, struct view *last)
+{
+	struct view list, one;
+	size_t i, n = 0;
+
+	for (i = 0; i < f->n; i++) {
+		if (!view_eq_nocase(f->v[i].name, name))
+			continue;
+		list = f->v[i].value;
+		while (view_split(&list, ',', &one)) {
+			one = view_trim(one);
+			/* RFC 9110 s8.4.1: no coding at all */
+			if (one.n == 0 || view_eq_nocase(one, VIEW("identity")))
+				continue;
+			*last = one;
+			n++;
+		}
+	}
+	return n;
+}
+
 /*
- * RFC 9110 s8.4: one coding that is known is taken off.  A list of them, or an
- * unknown one, goes through with its field.
+ * RFC 9110 s8.4: one coding that is known is taken off.  More of them, or an
+ * unknown one, go through with their field.
  */
 static int
 call_content_coding(struct call *c)
 {
 	struct head_fields *f = &c->reply.fields;
-	struct view name = VIEW("content-encoding");
+	struct view name = VIEW("content-encoding"), coding;
+	size_t n = call_codings(f, name, &coding);
 	int rc;
 
-	if (c->decoder.kind == H1_BODY_NONE || head_count(f, name) != 1)
+	if (n > 1 || (n == 1 && c->decoder.kind == H1_BODY_NONE))
 		return 0;
-	rc = inflate_new(head_get(f, name), &c->inflate);
-	if (rc != 0)
-		return rc == SP_E_NOMEM ? rc : 0;
+	if (n == 1) {
+		rc = inflate_new(coding, &c->inflate);
+		if (rc != 0)
+			return rc == SP_E_NOMEM ? rc : 0;
+		c->reply.content_length = -1;
+	}
 	(void)head_del(f, name);
-	c->reply.content_length = -1;
 	return 0;
 }
 
