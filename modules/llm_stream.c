@@ -169,7 +169,8 @@ note_data(struct llm_call *c)
 {
 	struct view name = c->upstream->name;
 
-	call_progress(c->call);
+	if (c->call != NULL) /* else at the very end */
+		call_progress(c->call);
 	if (c->first_us != 0)
 		return;
 	c->first_us = loop_now_us(gate_loop(c->r->gate));
@@ -350,12 +351,28 @@ llm_stream_body(struct llm_call *c, struct view data)
 	/* else the client is gone: gone() follows */
 }
 
+/* One line of [DONE] that no empty line follows. */
+static bool
+is_done_line(struct view rest)
+{
+	while (rest.n > 0 &&
+	    (rest.p[rest.n - 1] == '\n' || rest.p[rest.n - 1] == '\r'))
+		rest.n--;
+	return view_starts(rest, VIEW("data:")) &&
+	    view_eq(view_trim(view_from(rest, 5)), VIEW("[DONE]"));
+}
+
 void
 llm_stream_end(struct llm_call *c, bool delimited)
 {
+	bool proper = delimited || c->finish_seen;
+
+	/* SDKs drop what no empty line follows: the end it is, all the same */
+	if (proper && is_done_line(sse_rest(&c->sse)))
+		llm_stream_body(c, VIEW("\n\n"));
 	/* half an event is never forwarded; case G4 */
-	finish_stream(c,
-	    sse_rest(&c->sse).n == 0 && (delimited || c->finish_seen));
+	if (c->state == LLM_STREAM)
+		finish_stream(c, sse_rest(&c->sse).n == 0 && proper);
 }
 
 void

@@ -95,6 +95,27 @@ def framing(door):
     row(door, "A12 no [DONE]", [stream_head(framing=b""), ended, FIN],
         want=ended, record={"complete": True, "metadata.done_seen": False,
                             MESSAGE + ".content": "hi"})
+    for what, tail, added in (("one LF", b"data: [DONE]\n", b"\n"),
+                              ("no LF", b"data:[DONE]", b"\n\n"),
+                              ("CR LF", b"data: [DONE]\r\n", b"\n"),
+                              ("CR LF CR", b"data: [DONE]\r\n\r", b"\n")):
+        r = row(door, f"[DONE] with {what} at the end", sse(ended + tail),
+                want=ended + tail + added,
+                record={"complete": True, "metadata.done_seen": True})
+        tap.ok(r.whole, f"[DONE] with {what}: the client's stream ends well")
+    row(door, "[DONE] with one LF, ended by a close",
+        [stream_head(framing=b""), ended + b"data: [DONE]\n", FIN],
+        want=ended + b"data: [DONE]\n\n", record={"complete": True, "metadata.done_seen": True})
+    for what, play in (
+            ("without a finish_reason, ended by a close",
+             [stream_head(framing=b""),
+              events(say("hi")) + b"data: [DONE]\n", FIN]),
+            ("within another line", sse(ended + b'data: {"a":\ndata: [DONE]')),
+            ("of another kind", sse(ended + events(say("x"))[:-1]))):
+        r = door.call(play)
+        tap.ok(not r.whole and b'"error"' in r.body
+               and r.record["complete"] is False,
+               f"half an event {what} is no end", (r.body, r.record))
     row(door, "A14 error as a field", b'error: {"code":400,"message":"too '
         b'long","type":"invalid_request_error"}\n\ndata: [DONE]\n\n',
         want=b'data: {"error":{"code":400,"message":"too long","type":'
