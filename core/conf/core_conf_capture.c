@@ -291,7 +291,9 @@ const struct conf_directive core_conf_capture[] = {
 	    .max = 1000000000,
 	    .args = "NUMBER",
 	    .doc = "Most tokens that a request may ask for; a higher number "
-		   "is lowered." },
+		   "is lowered.\nOnly plain integers are: 32000.0, 3.2e4 and "
+		   "\"32000\" pass as they came,\nand a server that takes "
+		   "those for numbers is to bound them itself." },
 	{ .name = "thinking",
 	    .scopes = CONF_CAPTURE,
 	    .type = CONF_CHOICE,
