@@ -168,6 +168,20 @@ has_twins(struct view object)
 	return false;
 }
 
+/* What the configuration's `sampling` may not set either. */
+static int
+check_reserved(struct sessions_call *c, const struct field *f,
+    const struct conf_sampling *v, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (conf_sampling_reserved(v[i].name))
+			return refuse(c, "%s: %.*s is not for it to set",
+			    f->name, VIEW_ARG(v[i].name));
+	return 0;
+}
+
 /* Made strict on one line; c->text has room, so that it does not move. */
 static int
 take_json(struct sessions_call *c, const struct field *f, struct view v,
@@ -196,12 +210,13 @@ take_json(struct sessions_call *c, const struct field *f, struct view v,
 		return refuse(c, "%s: a member stands there twice", f->name);
 	if (f->kind == FIELD_SAMPLING) {
 		rc = roster_sampling(strict, &sampling, &n);
+		if (rc == SP_E_SYNTAX)
+			rc = refuse(c, "%s: expected numbers by name", f->name);
+		else if (rc == 0)
+			rc = check_reserved(c, f, sampling, n);
 		mem_free(sampling);
-		if (rc == SP_E_NOMEM)
-			return rc;
 		if (rc != 0)
-			return refuse(c, "%s: expected numbers by name",
-			    f->name);
+			return rc;
 	}
 	memcpy((char *)&c->msg + f->at, &strict, sizeof(strict));
 	return 0;

@@ -134,6 +134,12 @@ def test_bad(d):
              "bad_session"),
             ("sampling that is no number", {"sampling": {"top_p": "x"}}, 400,
              "bad_session"),
+            *((f"sampling that sets {name}", {"sampling": {"top_p": 1,
+                                                           name: 1}}, 400,
+               "bad_session") for name in (
+                "messages", "model", "stream", "prompt", "tools", "api_key",
+                "max_tokens", "max_completion_tokens", "logprobs",
+                "top_logprobs", "return_token_ids", "stream_options")),
             ("an unknown upstream", {"upstream": "nope"}, 400,
              "bad_session"),
             ("a capture, which may not be chosen", {"capture": "c"}, 400,
@@ -159,6 +165,9 @@ def test_bad(d):
         got = d.ask("POST", "/sessions", body)
         eq((got[0], got[1].get("error", {}).get("code")), (status, want),
            f"create: {name}")
+    got = d.ask("POST", "/sessions", {"sampling": {"messages": 1}})
+    ok("sampling: messages is not" in got[1]["error"]["message"],
+       "the refusal names what may not be set", got)
     for path in ("/sessions/..%2Fx", "/sessions/%2e%2e", "/sessions/a%00b",
                  "/sessions/" + "a" * 129, "/sessions/.a", "/sessions/nope",
                  "/sessions/a/b", "/sessions/nope/trace"):

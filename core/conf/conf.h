@@ -95,6 +95,8 @@ struct conf_sampling {
 	struct view name;
 	struct view value; /* as written, a valid JSON number */
 };
+/* True for what no `sampling` may set: it has a directive, or is no number. */
+bool conf_sampling_reserved(struct view name);
 
 struct conf_capture {
 	struct view name;

@@ -12,7 +12,8 @@ static const char *const token_ids[] = { "auto", "on", "off", NULL };
 /* Set by directives of their own, or no sampling parameter at all. */
 static const char *const reserved[] = { "logprobs", "top_logprobs",
 	"max_tokens", "max_completion_tokens", "model", "stream", "messages",
-	"prompt", NULL };
+	"prompt", "stream_options", "return_token_ids", "n_probs",
+	"chat_template_kwargs", "tools", "api_key", "api_base", NULL };
 
 /* RFC 8259 s6 */
 static bool
@@ -61,6 +62,17 @@ is_parameter(struct view v)
 	return v.n > 0 && v.n <= CONF_NAME_MAX;
 }
 
+bool
+conf_sampling_reserved(struct view name)
+{
+	size_t i;
+
+	for (i = 0; reserved[i] != NULL; i++)
+		if (view_eq(name, view_str(reserved[i])))
+			return true;
+	return false;
+}
+
 static int
 sampling_one(struct conf_parse *p, const struct conf_capture *c,
     struct view arg, struct conf_sampling *out)
@@ -74,13 +86,11 @@ sampling_one(struct conf_parse *p, const struct conf_capture *c,
 		    "bad sampling parameter \"%.*s\"; expected NAME=NUMBER "
 		    "like temperature=1.0",
 		    VIEW_ARG(arg));
-	for (i = 0; reserved[i] != NULL; i++) {
-		if (view_eq(out->name, view_str(reserved[i])))
-			return conf_error(p,
-			    "\"%s\" is not for sampling to set; expected "
-			    "parameters like temperature, top_p or top_k",
-			    reserved[i]);
-	}
+	if (conf_sampling_reserved(out->name))
+		return conf_error(p,
+		    "\"%.*s\" is not for sampling to set; expected "
+		    "parameters like temperature, top_p or top_k",
+		    VIEW_ARG(out->name));
 	for (i = 0; i < c->sampling_n; i++) {
 		if (view_eq(out->name, c->sampling[i].name))
 			return conf_error(p,
