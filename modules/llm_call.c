@@ -184,6 +184,7 @@ forward(struct llm_call *c)
 		.arena = x->arena,
 		.affinity = c->affinity,
 		.manual_progress = true,
+		.edited = c->kind == LLM_CHAT,
 	};
 	struct view name = c->upstream->name;
 
@@ -313,10 +314,27 @@ llm_call_mask(struct llm_call *c, struct view v, int which)
 	return clean;
 }
 
-/* What goes down again: all but Date, which is the sender's. */
+/*
+ * Date is the sender's, and Alt-Svc (RFC 7838) of another host; what an edited
+ * answer's digest or tag says is not true of it any more.
+ */
+static bool
+is_kept(struct view name, bool edited)
+{
+	if (view_eq_nocase(name, VIEW("date")) ||
+	    view_eq_nocase(name, VIEW("alt-svc")))
+		return false;
+	return !edited ||
+	    !(head_is_digest(name) || view_eq_nocase(name, VIEW("etag")));
+}
+
+/* What goes down again. */
 static int
 copy_fields(struct llm_call *c, const struct head_reply *head)
 {
+	struct view coding;
+	bool edited =
+	    c->kind == LLM_CHAT && head_codings(&head->fields, &coding) == 0;
 	size_t i;
 	int rc = 0;
 
@@ -324,7 +342,7 @@ copy_fields(struct llm_call *c, const struct head_reply *head)
 	for (i = 0; i < head->fields.n && rc == 0; i++) {
 		const struct head_field *f = &head->fields.v[i];
 
-		if (!view_eq_nocase(f->name, VIEW("date")))
+		if (is_kept(f->name, edited))
 			rc =
 			    head_add(&c->fields, f->name, mask(c, f->value, 0));
 	}

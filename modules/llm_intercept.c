@@ -244,7 +244,7 @@ on_head(struct gate_request *r)
 	const struct conf_upstream *upstream;
 	struct session_found found;
 	struct llm_call *c;
-	struct view endpoint, named;
+	struct view endpoint, named, coding;
 	enum llm_kind kind;
 	int rc;
 
@@ -259,6 +259,11 @@ on_head(struct gate_request *r)
 		return gate_deny(r, 400, "session_mismatch",
 		    "the path names another session than the key: use the "
 		    "base URL that belongs to it");
+	if (kind == LLM_CHAT &&
+	    head_codings(&r->x->request.fields, &coding) > 0)
+		return gate_deny(r, 415, "unsupported_encoding",
+		    "the request body has a content coding, and is to be read "
+		    "here: send it without Content-Encoding");
 	r->session = found.id;
 	r->principal = "agent";
 	upstream = upstream_of(r, found.session);

@@ -244,6 +244,54 @@ def credentials(door):
                (r.status, r.fields, r.body))
 
 
+def keys_elsewhere(door):
+    """The caller's key where only servers behind would see one; and fields
+    that speak of a body that is another one by now."""
+    mine = "CLIENT-KEY-0123456789"
+    gone = [("X_Api_Key", mine), ("x_goog_api_key", mine), ("Api_Key", mine),
+            ("Transfer_Encoding", "chunked"), ("Content_Length", "5"),
+            ("Content-Digest", "sha-256=:eA==:"), ("Content-MD5", "eA=="),
+            ("Repr-Digest", "sha-256=:eA==:"), ("Digest", "sha-256=eA=="),
+            ("Range", "bytes=0-5"), ("Content-Encoding", "identity")]
+    door.up.play(unary(GOOD))
+    r = door.gate.post(
+        UNARY, f"/v1/chat/completions?key={mine}&api-version=1&k%65y={mine}"
+        f"&api_key={mine}", gone + [("X_Mine", "stays")])
+    sent = door.up.last
+    names = {k.lower() for k, _ in sent.fields}
+    tap.ok(r.status == 200 and mine not in repr(sent.fields)
+           and sent.target == "/v1/chat/completions?api-version=1"
+           and not {k.lower() for k, _ in gone} & names and "x_mine" in names,
+           "H10: nor a key in the query, nor a name with _ for -",
+           (r.status, sent.target, sent.fields))
+    stale = [("Content-Digest", "sha-256=:eA==:"), ("Content-MD5", "eA=="),
+             ("Repr-Digest", "sha-256=:eA==:"), ("Digest", "sha-256=eA=="),
+             ("ETag", '"x"'), ("Alt-Svc", 'h3=":443"'), ("X-Mine", "stays")]
+    door.up.play(unary(GOOD, headers=stale), unary(GOOD, headers=stale))
+    r = door.gate.post(UNARY)
+    tap.ok(r.status == 200 and r.headers.get("x-mine") == "stays"
+           and not {k.lower() for k, _ in stale[:-1]} & set(r.headers),
+           "an edited answer goes without digests, tag and Alt-Svc", r.fields)
+    r = door.gate.get("/v1/models")
+    tap.ok(r.status == 200 and {"content-digest", "etag"} <= set(r.headers)
+           and "alt-svc" not in r.headers,
+           "one that is not edited without Alt-Svc alone", r.fields)
+    packed = gzip.compress(json.dumps(GOOD).encode())
+    door.up.play(unary(packed, headers=[("Content-Encoding", "gzip"), *stale]))
+    r = door.gate.get("/v1/models")
+    tap.ok(r.json() == GOOD and "alt-svc" not in r.headers
+           and not {"content-digest", "etag"} & set(r.headers),
+           "nor one that was decoded with what is of its coded bytes",
+           r.fields)
+    asked = len(door.up.requests)
+    for coding in ("gzip", "identity, br", "x-odd"):
+        r = door.gate.post(gzip.compress(json.dumps(UNARY).encode()),
+                           headers=[("Content-Encoding", coding)])
+        tap.ok(r.status == 415 and len(door.up.requests) == asked
+               and r.json()["error"]["type"] == "invalid_request_error",
+               f"a request's body in {coding} is 415", (r.status, r.body))
+
+
 def quoted(door):
     """An upstream that quotes the gateway's own key, wherever it can."""
     good = json.loads(json.dumps(GOOD).replace('"x"', json.dumps(KEY)))
@@ -392,6 +440,7 @@ with Door(server=SESSIONS) as door:
     old(door)
     large(door)
     credentials(door)
+    keys_elsewhere(door)
     quoted(door)
     endpoints(door)
     relayed(door)

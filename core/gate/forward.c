@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "gate/forward.h"
 #include "gate/hub.h"
+#include "http/query.h"
 
 enum {
+	FORWARD_NAME_MAX = 64, /* of a field or parameter that is dropped */
 	FORWARD_HEADER_MAX = 256 * 1024, /* head of an upstream's reply */
 	FORWARD_DECODED_MAX = 8 * 1024 * 1024, /* from one read of 64 KiB */
 };
@@ -158,9 +160,25 @@ forward_link(const struct forward *f, unsigned index)
 	return index < f->n ? f->sites[index].link : NULL;
 }
 
+/*
+ * The name as servers that make variables of fields see it (RFC 3875 s4.1.18):
+ * "_" is "-".  What does not fit is none of ours.
+ */
+static struct view
+forward_fold(struct view name, char out[FORWARD_NAME_MAX])
+{
+	size_t i;
+
+	if (name.n > FORWARD_NAME_MAX)
+		return VIEW_NONE;
+	for (i = 0; i < name.n; i++)
+		out[i] = (char)(name.p[i] == '_' ? '-' : name.p[i]);
+	return view_of(out, name.n);
+}
+
 /* Fields that end here, whatever the client meant by them. */
 static bool
-forward_drops(struct view name)
+forward_drops(struct view name, bool edited)
 {
 	static const char *const drops[] = {
 		/* credentials: ours go up, theirs do not */
@@ -176,12 +194,36 @@ forward_drops(struct view name)
 		"accept-encoding",
 		"http2-settings",
 	};
+	char folded[FORWARD_NAME_MAX];
 	size_t i;
 
+	name = forward_fold(name, folded);
 	if (head_is_hop(name))
 		return true;
 	for (i = 0; i < sizeof(drops) / sizeof(drops[0]); i++)
 		if (view_eq_nocase(name, view_str(drops[i])))
+			return true;
+	/* they speak of the client's body */
+	return edited &&
+	    (head_is_digest(name) || view_eq_nocase(name, VIEW("range")) ||
+		view_eq_nocase(name, VIEW("content-encoding")));
+}
+
+/* Credentials again, where they stand in the query. */
+static bool
+forward_drops_pair(struct view pair)
+{
+	static const struct view drops[] = { VIEW_INIT("key"),
+		VIEW_INIT("api-key"), VIEW_INIT("x-api-key"),
+		VIEW_INIT("access-token") };
+	char name[FORWARD_NAME_MAX], folded[FORWARD_NAME_MAX];
+	struct view v;
+	size_t i;
+
+	v = query_name(pair, name, sizeof(name));
+	v = forward_fold(v, folded);
+	for (i = 0; i < sizeof(drops) / sizeof(drops[0]); i++)
+		if (view_eq_nocase(v, drops[i]))
 			return true;
 	return false;
 }
@@ -200,15 +242,16 @@ forward_is_named(const struct head_fields *f, struct view name)
 }
 
 static int
-forward_fields(const struct forward_site *s, const struct head_fields *from,
+forward_fields(const struct forward_site *s, const struct forward_params *p,
     struct head_fields *to)
 {
+	const struct head_fields *from = p->fields;
 	bool connection = head_count(from, VIEW("connection")) > 0;
 	size_t i;
 	int rc = SP_OK;
 
 	for (i = 0; i < from->n && rc == SP_OK; i++) {
-		if (forward_drops(from->v[i].name) ||
+		if (forward_drops(from->v[i].name, p->edited) ||
 		    (connection && forward_is_named(from, from->v[i].name)))
 			continue;
 		rc = head_add_borrowed(to, from->v[i].name, from->v[i].value);
@@ -227,17 +270,27 @@ static int
 forward_target(const struct forward_params *p, struct view *out)
 {
 	char *t = arena_alloc(p->arena, p->endpoint.n + 1 + p->query.n);
-	size_t at = 0;
+	struct view rest = p->query, pair;
+	size_t at = 0, n;
+	char before = '?';
+	bool more;
 
 	if (t == NULL)
 		return SP_E_NOMEM;
 	if (p->endpoint.n > 0)
 		memcpy(t + at, p->endpoint.p, p->endpoint.n);
 	at += p->endpoint.n;
-	if (p->query.n > 0) {
-		t[at++] = '?';
-		memcpy(t + at, p->query.p, p->query.n);
-		at += p->query.n;
+	for (more = rest.n > 0; more; rest = view_from(rest, n + 1)) {
+		n = view_find(rest, '&');
+		more = n < rest.n;
+		pair = view_sub(rest, 0, n);
+		if (forward_drops_pair(pair))
+			continue;
+		t[at++] = before;
+		if (pair.n > 0)
+			memcpy(t + at, pair.p, pair.n);
+		at += pair.n;
+		before = '&';
 	}
 	*out = view_of(t, at);
 	return SP_OK;
@@ -268,7 +321,7 @@ forward_start(struct forward *f, const struct forward_params *p,
 	if (fields == NULL)
 		return SP_E_NOMEM;
 	head_fields_init(fields, p->arena);
-	rc = forward_fields(s, p->fields, fields);
+	rc = forward_fields(s, p, fields);
 	if (rc == SP_OK)
 		rc = forward_target(p, &c.target);
 	c.fields = fields;

@@ -20,6 +20,7 @@ struct forward_params {
 	struct view body; /* whole; until head() or fail() was called */
 	struct view affinity;
 	bool manual_progress;
+	bool edited; /* the body is not the client's own any more */
 };
 
 /*
@@ -50,8 +51,9 @@ void forward_free(struct forward *f);
 /*
  * Starts a call.  Dropped on the way up: Authorization, x-api-key, api-key,
  * x-goog-api-key, Cookie, Expect, Host, Content-Length, Accept-Encoding,
- * hop-by-hop fields and those that Connection names.  Source: RFC 9110 s7.6,
- * case H10.
+ * hop-by-hop fields and those that Connection names, all of them also with _
+ * for -; of an edited body digests, Range and Content-Encoding; of the query
+ * key, api-key, x-api-key and access_token.  Source: RFC 9110 s7.6, case H10.
  */
 int forward_start(struct forward *f, const struct forward_params *p,
     const struct call_owner *owner, struct call **out) must_check;

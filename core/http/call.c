@@ -341,27 +341,20 @@ call_body(struct call *c, struct view v)
 	}
 }
 
-/* How many codings the fields list, and the last of them. */
-static size_t
-call_codings(const struct head_fields *f, struct view name, struct view *last)
+/* Digests and tags are of the bytes as they were coded. */
+static void
+call_undigest(struct head_fields *f)
 {
-	struct view list, one;
-	size_t i, n = 0;
+	size_t i = 0;
 
-	for (i = 0; i < f->n; i++) {
-		if (!view_eq_nocase(f->v[i].name, name))
-			continue;
-		list = f->v[i].value;
-		while (view_split(&list, ',', &one)) {
-			one = view_trim(one);
-			/* RFC 9110 s8.4.1: no coding at all */
-			if (one.n == 0 || view_eq_nocase(one, VIEW("identity")))
-				continue;
-			*last = one;
-			n++;
-		}
+	while (i < f->n) {
+		struct view name = f->v[i].name;
+
+		if (head_is_digest(name) || view_eq_nocase(name, VIEW("etag")))
+			(void)head_del(f, name);
+		else
+			i++;
 	}
-	return n;
 }
 
 /*
@@ -372,8 +365,8 @@ static int
 call_content_coding(struct call *c)
 {
 	struct head_fields *f = &c->reply.fields;
-	struct view name = VIEW("content-encoding"), coding;
-	size_t n = call_codings(f, name, &coding);
+	struct view coding;
+	size_t n = head_codings(f, &coding);
 	int rc;
 
 	if (n > 1 || (n == 1 && c->decoder.kind == H1_BODY_NONE))
@@ -383,8 +376,9 @@ call_content_coding(struct call *c)
 		if (rc != 0)
 			return rc == SP_E_NOMEM ? rc : 0;
 		c->reply.content_length = -1;
+		call_undigest(f);
 	}
-	(void)head_del(f, name);
+	(void)head_del(f, VIEW("content-encoding"));
 	return 0;
 }
 

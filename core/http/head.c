@@ -179,6 +179,47 @@ head_is_hop(struct view name)
 	return false;
 }
 
+bool
+head_is_digest(struct view name)
+{
+	/* RFC 9530 s2, s3; RFC 3230 s4.3.2; RFC 1864 */
+	static const struct view digests[] = {
+		{ "content-digest", 14 },
+		{ "repr-digest", 11 },
+		{ "digest", 6 },
+		{ "content-md5", 11 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(digests) / sizeof(digests[0]); i++)
+		if (view_eq_nocase(name, digests[i]))
+			return true;
+	return false;
+}
+
+size_t
+head_codings(const struct head_fields *f, struct view *last)
+{
+	struct view list, one;
+	size_t i, n = 0;
+
+	*last = VIEW_NONE;
+	for (i = 0; i < f->n; i++) {
+		if (!view_eq_nocase(f->v[i].name, VIEW("content-encoding")))
+			continue;
+		list = f->v[i].value;
+		while (view_split(&list, ',', &one)) {
+			one = view_trim(one);
+			/* RFC 9110 s8.4.1: no coding at all */
+			if (one.n == 0 || view_eq_nocase(one, VIEW("identity")))
+				continue;
+			*last = one;
+			n++;
+		}
+	}
+	return n;
+}
+
 const char *
 head_reason(unsigned status)
 {

@@ -72,6 +72,13 @@ bool head_list_has(struct view list, struct view token);
  * Proxy-Authenticate, Proxy-Authorization.  Source: RFC 9110 s7.6.1.
  */
 bool head_is_hop(struct view name);
+/* True for digests of a body: Content-Digest, Repr-Digest, Digest, Content-MD5. */
+bool head_is_digest(struct view name);
+/*
+ * How many content codings the fields list, and the last of them; identity is
+ * none.  Source: RFC 9110 s8.4.
+ */
+size_t head_codings(const struct head_fields *f, struct view *last);
 /* One or more token characters.  Source: RFC 9110 s5.6.2. */
 bool head_is_token(struct view v);
 /* "OK" for 200; "" when unknown. */

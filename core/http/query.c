@@ -38,27 +38,49 @@ hex(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* The byte at *i, which moves behind it; -1 a malformed escape. */
+static int
+decode_byte(struct view v, size_t *i)
+{
+	int hi, lo;
+
+	if (v.p[*i] != '%')
+		return (unsigned char)v.p[(*i)++];
+	if (v.n - *i < 3)
+		return -1;
+	hi = hex(v.p[*i + 1]);
+	lo = hex(v.p[*i + 2]);
+	*i += 3;
+	return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+}
+
 static int
 decode(struct view v, struct buf *out)
 {
-	size_t i;
-	int rc = SP_OK, hi, lo;
+	size_t i = 0;
+	int rc = SP_OK, c;
 
-	for (i = 0; i < v.n && rc == SP_OK; i++) {
-		if (v.p[i] != '%') {
-			rc = buf_add_char(out, v.p[i]);
-			continue;
-		}
-		if (v.n - i < 3)
-			return SP_E_SYNTAX;
-		hi = hex(v.p[i + 1]);
-		lo = hex(v.p[i + 2]);
-		if (hi < 0 || lo < 0)
-			return SP_E_SYNTAX;
-		rc = buf_add_char(out, (char)(hi * 16 + lo));
-		i += 2;
+	while (i < v.n && rc == SP_OK) {
+		c = decode_byte(v, &i);
+		rc = c < 0 ? SP_E_SYNTAX : buf_add_char(out, (char)c);
 	}
 	return rc;
+}
+
+struct view
+query_name(struct view pair, char *out, size_t max)
+{
+	struct view name = view_sub(pair, 0, view_find(pair, '='));
+	size_t i = 0, n = 0;
+	int c;
+
+	while (i < name.n) {
+		c = decode_byte(name, &i);
+		if (c < 0 || n == max)
+			return VIEW_NONE;
+		out[n++] = (char)c;
+	}
+	return view_of(out, n);
 }
 
 /* Whoever reads it after us might take the other one. */

@@ -22,5 +22,10 @@ int query_flag(struct view query, struct view name, bool *out) must_check;
  *          twice; SP_E_LIMIT; SP_E_NOMEM.
  */
 int query_get(struct view query, struct view name, struct buf *out) must_check;
+/*
+ * The name of a pair NAME=VALUE, decoded into out (max bytes); p NULL: it is
+ * longer, or has a malformed escape.
+ */
+struct view query_name(struct view pair, char *out, size_t max);
 
 #endif

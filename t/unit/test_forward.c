@@ -201,7 +201,8 @@ with_key(void)
 	struct head_fields fields;
 	struct forward_params p = { .method = VIEW("POST"),
 		.endpoint = VIEW("/chat/completions"),
-		.query = VIEW("x=1&y"),
+		.query = VIEW("key=secret&x=1&y&k%65y=secret&Api_Key=secret"
+			      "&access_token=secret&keys=%zz&%6=&&"),
 		.fields = &fields,
 		.arena = arena,
 		.body = VIEW("{}") };
@@ -221,8 +222,9 @@ with_key(void)
 	ask(f, &p, seen, sizeof(seen));
 	tap_ok(told.status == 200 && told.ended, "answered");
 	tap_ok(strncmp(seen,
-		   "POST /api/paas/v4/chat/completions?x=1&y HTTP/1.1\r\n",
-		   51) == 0,
+		   "POST /api/paas/v4/chat/completions"
+		   "?x=1&y&keys=%zz&%6=&& HTTP/1.1\r\n",
+		   66) == 0,
 	    "base, endpoint and query: %.40s", seen);
 	snprintf(line, sizeof(line), "Host: 127.0.0.1:%u\r\n", port);
 	tap_ok(strcasestr(seen, line) != NULL, "Host is the upstream's");
