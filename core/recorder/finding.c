@@ -76,7 +76,7 @@ static const struct finding_row rows[] = {
 	    "past the session's budget: the gateway answered, no model did",
 	    FINDING_BUDGET, true },
 	{ "gateway_lost", "the process that serves clients died under the turn",
-	    (uint32_t)FINDING_GATEWAY, true },
+	    FINDING_GATEWAY, true },
 	{ "key_masked",
 	    "the upstream's key stood in the reply; written as asterisks",
 	    FINDING_MASKED, true },

@@ -39,8 +39,9 @@ enum finding {
 	FINDING_SURROGATE = 1 << 28,
 	FINDING_EMPTY = 1 << 29,
 	FINDING_BUDGET = 1 << 30,
-	FINDING_GATEWAY = INT32_MIN, /* the last bit that an int has */
 };
+/* An enumerator is an int, which ends here. */
+#define FINDING_GATEWAY (UINT64_C(1) << 31)
 #define FINDING_MASKED (UINT64_C(1) << 32)
 
 struct finding_row {

@@ -27,7 +27,7 @@ outcome_findings(const struct record *r)
 	case MESSAGE_OUTCOME_LOST:
 		return FINDING_LOST;
 	case MESSAGE_OUTCOME_GATEWAY:
-		return (uint32_t)FINDING_GATEWAY;
+		return FINDING_GATEWAY;
 	}
 	return FINDING_LOST;
 }
