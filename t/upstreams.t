@@ -67,6 +67,21 @@ server {{
 """
 
 
+HUNG = """
+upstream u {{
+    server {hung};
+    server {good};
+    balance least_conn;
+    first_byte_timeout 300ms;
+}}
+capture c {{ level text; }}
+server {{
+    listen 127.0.0.1:0;
+    location /v1 {{ llm_intercept; upstream u; capture c; keys open; }}
+}}
+"""
+
+
 class Dying:
     """Accepts, and closes at once (how=fin) or resets what was asked."""
 
@@ -474,6 +489,7 @@ def main():
     for how, scheme in (("fin", "http"), ("rst", "http"), ("fin", "https")):
         dying(how, scheme)
     stale()
+    spoilt()
     with tempfile.TemporaryDirectory(prefix="sp-") as folder:
         at_run_time(folder)
         checks(folder)
@@ -511,6 +527,32 @@ def dying(how, scheme):
         tap.ok(b'sallyport_upstream_failovers_total{upstream="none"} 1'
                in r.body, f"{what} failovers are counted",
                [x for x in r.body.splitlines() if b"failover" in x])
+
+
+def spoilt():
+    """Without a head of a reply a server rests."""
+    for what, status, text in (("silence", 504, "no reply in time"),
+                               ("garbage", 502, "bad status line")):
+        bad, good = Model(), Model()
+        if what == "silence":
+            bad.go.clear()
+        else:
+            bad.get = lambda timeout=None: [b"SSH-2.0-x\r\n", FIN]
+        with tempfile.TemporaryDirectory(prefix="sp-") as folder, \
+                Daemon(folder, HUNG.format(hung=bad.base,
+                                           good=good.base)) as d:
+            failed = next((r for r in (d.post(UNARY) for _ in range(4))
+                           if r.status != 200), None)
+            tap.ok(failed is not None and failed.status == status
+                   and text in failed.json()["error"]["message"]
+                   and len(bad.requests) == 1,
+                   f"{what}: {status}, and no other server is asked",
+                   failed and failed.body)
+            tap.ok(d.servers()[bad.base]["failures"] == 1
+                   and f"127.0.0.1:{bad.port}: " in d.log()
+                   and "not used for 1000 ms" in d.log(),
+                   f"{what}: it rests, and the log says so", d.log()[-400:])
+            bad.go.set()
 
 
 def stale():

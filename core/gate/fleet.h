@@ -19,7 +19,7 @@ struct fleet_server {
 	uint64_t open; /* calls */
 	uint64_t idle; /* connections */
 	uint64_t sessions; /* open ones whose next call would go there */
-	uint64_t failures; /* connections and replies that broke */
+	uint64_t failures; /* of connections, and heads of replies */
 	uint64_t checks_failed;
 	uint64_t rest_ms; /* 0: it does not rest */
 };

@@ -95,7 +95,8 @@ hub_metrics(struct hub_link *k, struct view name)
 	k->reuses = hub_cell(k, METRICS_COUNTER, "upstream_reuses",
 	    "Requests sent on an idle connection", name);
 	k->errors = hub_cell(k, METRICS_COUNTER, "upstream_errors",
-	    "Connections to an upstream that failed", name);
+	    "Connections to an upstream, or heads of replies, that failed",
+	    name);
 	k->failovers = hub_cell(k, METRICS_COUNTER, "upstream_failovers",
 	    "Requests that another server was asked for once more", name);
 	k->checks_failed = hub_cell(k, METRICS_COUNTER,

@@ -213,6 +213,18 @@ call_next(struct call *c, enum call_failure why, const char *text)
 }
 
 /*
+ * It took the request and gave no head that is one, or none in time: it rests
+ * as well, but may have been at work, so no other one is asked.
+ */
+static void
+call_spoilt(struct call *c, enum call_failure why, const char *text)
+{
+	if (c->phase == CALL_HEAD)
+		pool_lease_failed(c->lease, text);
+	call_fail(c, why, text);
+}
+
+/*
  * The connection broke.  One that had been idle may have been closed by the
  * server just as it was lent: that is no failure of this request, as long as
  * no byte of a reply came, nor of the server (RFC 9112 s9.3.1; retried once
@@ -222,7 +234,7 @@ static void
 call_broken(struct call *c, enum call_failure why, const char *text)
 {
 	if (c->phase != CALL_HEAD || c->answered) {
-		call_fail(c, why, text);
+		call_spoilt(c, why, text);
 	} else if (c->reused && !c->retried) {
 		c->retried = true;
 		call_drop(c, false);
@@ -386,6 +398,7 @@ call_content_coding(struct call *c)
 static void
 call_headed(struct call *c, const struct h1_framing *framing)
 {
+	pool_lease_good(c->lease);
 	h1_body_init(&c->decoder, framing, true);
 	c->keep_alive = framing->keep_alive;
 	c->times.head_us = loop_now_us(c->loop);
@@ -416,15 +429,19 @@ call_head(struct call *c, struct view head)
 		    &framing, &fault);
 	c->scan =
 	    (struct h1_scan){ .reply = true, .head_request = c->head_request };
+	if (rc == SP_E_NOMEM) {
+		call_fail(c, CALL_NOMEM, err_str(rc));
+		return;
+	}
 	if (rc != 0) {
-		call_fail(c, rc == SP_E_NOMEM ? CALL_NOMEM : CALL_MALFORMED,
-		    rc == SP_E_NOMEM ? err_str(rc) : fault.what);
+		call_spoilt(c, CALL_MALFORMED, fault.what);
 		return;
 	}
 	if (c->reply.status < 200) {
 		/* RFC 9110 s15.2: interim; 101 was not asked for */
 		if (c->reply.status == 101 || ++c->interims > CALL_INTERIM_MAX)
-			call_fail(c, CALL_MALFORMED, "unwanted interim reply");
+			call_spoilt(c, CALL_MALFORMED,
+			    "unwanted interim reply");
 		return;
 	}
 	call_headed(c, &framing);
@@ -446,7 +463,7 @@ call_heads(struct call *c, struct view v)
 		if (rc == SP_E_AGAIN)
 			break;
 		if (rc != 0) {
-			call_fail(c, CALL_MALFORMED, fault.what);
+			call_spoilt(c, CALL_MALFORMED, fault.what);
 			return;
 		}
 		call_head(c, view_sub(v, 0, n));
@@ -470,8 +487,6 @@ call_heads(struct call *c, struct view v)
 static void
 call_input(struct call *c, struct view v)
 {
-	if (!c->answered && c->lease != NULL)
-		pool_lease_good(c->lease);
 	c->answered = true;
 	if (c->phase == CALL_BODY) {
 		call_body(c, v);
@@ -565,8 +580,6 @@ call_h2_head(void *arg, bool last)
 		.keep_alive = true };
 
 	call_enter(c);
-	if (c->lease != NULL)
-		pool_lease_good(c->lease);
 	c->answered = true;
 	/* the body may be gone from head() on */
 	h2_call_stop(c->h2);
@@ -626,7 +639,7 @@ call_h2_fail(void *arg, enum h2_call_failure why, const char *text)
 	} else if (why == H2_CALL_NOMEM) {
 		call_fail(c, CALL_NOMEM, text);
 	} else if (why == H2_CALL_MALFORMED) {
-		call_fail(c, CALL_MALFORMED, text);
+		call_spoilt(c, CALL_MALFORMED, text);
 	} else if (c->phase == CALL_HEAD) {
 		call_next(c, CALL_BROKEN, text);
 	} else {
@@ -759,7 +772,7 @@ call_deadline(void *arg)
 	    c->phase == CALL_HEAD && !c->answered)
 		call_next(c, c->timeout, text);
 	else if (c->deadline_ms != 0)
-		call_fail(c, c->timeout, text);
+		call_spoilt(c, c->timeout, text);
 	call_leave(c);
 }
 

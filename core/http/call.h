@@ -78,7 +78,8 @@ struct call_times {
  * the same server, only while no byte of the reply came; what an HTTP/2 server
  * says that it did not process, up to ten times.  A server that breaks off a
  * fresh one before a byte, or takes no byte of the request in time, rests, and
- * another one is asked, each once.
+ * another one is asked, each once.  One whose reply has no head, or none in
+ * time, rests as well, and nobody else is asked.
  * Content codings that can be decoded are (and Content-Encoding removed);
  * unknown ones pass with their field.  Accept-Encoding: identity is sent
  * unless the fields have one.

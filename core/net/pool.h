@@ -125,9 +125,9 @@ size_t pool_lease_server(const struct pool_lease *l);
 struct view pool_lease_authority(const struct pool_lease *l);
 struct view pool_lease_base(const struct pool_lease *l);
 /*
- * Of one that is lent: what came of it.  failed: it broke before a byte of a
- * reply; the server rests as if it had refused.  good: a byte came; only that
- * ends the rest of a server that had failed so.  Without a word nothing is
+ * Of one that is lent: what came of it.  failed: no head of a reply came, or
+ * none in time; the server rests as if it had refused.  good: a head came; only
+ * that ends the rest of a server that had failed so.  Without a word nothing is
  * known.
  */
 void pool_lease_failed(struct pool_lease *l, const char *what);

@@ -21,7 +21,7 @@ struct pool_server_info {
 	enum pool_state state;
 	bool tls;
 	size_t open, idle; /* calls, and idle connections */
-	uint64_t failures; /* connections and replies that failed, in all */
+	uint64_t failures; /* of connections, and heads of replies, in all */
 	uint64_t rest_ms; /* of POOL_RESTING: what is left of it */
 };
 

@@ -7,6 +7,7 @@
 #include "event/resolver.h"
 #include "http/call.h"
 #include "http_peer.h"
+#include "net/pool_servers.h"
 
 #define OK "HTTP/1.1 200 OK\r\n"
 
@@ -593,6 +594,33 @@ test_failover(void)
 	finish();
 }
 
+/* What the two servers are held to have done wrong. */
+static long long
+failures(void)
+{
+	struct pool_server_info one, two;
+
+	if (!pool_servers_get(pool, 0, &one) ||
+	    !pool_servers_get(pool, 1, &two))
+		return -1;
+	return (long long)(one.failures + two.failures);
+}
+
+/* A server whose reply has no head rests, and the call is not made again. */
+static void
+spoilt(const char *reply, long long failed, const char *what)
+{
+	two_start();
+	begin();
+	wait_for(is_asked, "asked");
+	peer_send(srv, view_str(reply));
+	hang_up();
+	wait_for(is_over, "over");
+	tap_ok(seen.fails == 1 && accepted == 1 && failures() == failed,
+	    "%s: %s", what, seen.words);
+	finish();
+}
+
 static void
 test_failover_not(void)
 {
@@ -613,7 +641,7 @@ test_failover_not(void)
 	cp.first_byte_timeout_ms = 20;
 	begin_with(&cp);
 	wait_for(is_over, "over");
-	tap_ok(seen.why == CALL_FIRST_TIMEOUT && accepted == 1,
+	tap_ok(seen.why == CALL_FIRST_TIMEOUT && accepted + failures() == 2,
 	    "not from one that may be at work on it");
 	finish();
 	two_start();
@@ -950,6 +978,10 @@ main(void)
 	test_stale();
 	test_failover();
 	test_failover_not();
+	spoilt("SSH-2.0-x\r\n", 1, "no HTTP is the server's fault");
+	spoilt(OK "no colon\r\n\r\n", 1, "as are bad fields");
+	spoilt("HTTP/1.1 2", 1, "and half a head");
+	spoilt(OK "Content-Length: 2\r\n\r\nh", 0, "half a body is not");
 	test_cancel();
 	test_timeouts();
 	test_pause();
