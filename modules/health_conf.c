@@ -5,7 +5,10 @@ static const struct conf_directive rows[] = {
 	{ .name = "health",
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_HANDLER,
-	    .doc = "Answers 200 when calls can be served, else 503." },
+	    .doc = "Answers 200 when calls can be served, else 503 with the "
+		   "reason: the drain has\nbegun, what has to be recorded "
+		   "cannot be, or every server of every upstream\nthat a "
+		   "location uses is down or draining." },
 	{ .name = NULL },
 };
 

@@ -397,6 +397,40 @@ server {{
 """
 
 
+SEVERAL = """
+upstream a {{ server {one}; }}
+upstream b {{ server {two}; }}
+upstream idle {{ server {one}; }}
+capture c {{ level text; }}
+server {{
+    listen 127.0.0.1:0;
+    location /a {{ llm_intercept; upstream a; capture c; keys open; }}
+    location /b {{ llm_intercept; upstream b; capture c; keys open; }}
+    location /health {{ health; }}
+}}
+"""
+
+
+def healthy(folder):
+    """/health is of upstreams that locations use, and of any one of them."""
+    one, two = Model(), Model()
+    with Daemon(folder, SEVERAL.format(one=one.base, two=two.base)) as d:
+        for name, up, status in (("a", one, 200), ("b", two, 503)):
+            d.ask("POST", f"/upstreams/{name}/servers/drain",
+                  {"url": up.base})
+            r = d.get("/health")
+            tap.eq(r.status, status, f"/health, upstream {name} drains, too")
+        tap.ok(r.json()["status"] == "unavailable"
+               and "no server of any upstream" in r.json()["reason"],
+               "with the reason", r.body)
+        tap.eq(d.post(UNARY, "/a/chat/completions").status, 502,
+               "calls fail then")
+        d.ask("POST", "/upstreams/b/servers", {"url": two.base})
+        r = d.get("/health")
+        tap.eq((r.status, r.json()), (200, {"status": "ok"}),
+               "one that takes calls is enough")
+
+
 class Checked(Model):
     """One that also tells how it is: 200, another status, or nothing."""
 
@@ -443,14 +477,17 @@ def checks(folder):
                and 'upstream_servers{upstream="u",state="up"} 1' in page
                and not re.search(r"upstream_checks_failed_total.* 0$", page,
                                  re.M), "and in the metrics", page)
+        tap.eq(d.ask("GET", "/health").status, 200, "/health: one is left")
         one.health = 404
         until_state(d, one, "down")
+        tap.eq(d.ask("GET", "/health").status, 503, "and none is")
         bad, counts = spread(d, [one, two])
         tap.ok(not bad and sum(counts) == 24, "with all down calls are tried",
                (bad, counts))
         one.health = two.health = 204
         until_state(d, one, "up")
         until_state(d, two, "up")
+        tap.eq(d.ask("GET", "/health").status, 200, "/health is well again")
         bad, counts = spread(d, [one, two])
         tap.ok(not bad and min(counts) > 0, "back up they get their share",
                counts)
@@ -493,6 +530,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-") as folder:
         at_run_time(folder)
         checks(folder)
+        healthy(folder)
     tap.done()
 
 

@@ -57,6 +57,7 @@ struct conf_upstream {
 	struct view name;
 	unsigned index;
 	struct conf_pos pos;
+	bool used; /* a location sends calls there */
 	struct conf_upstream_server *servers;
 	size_t servers_n;
 	struct conf_secret

@@ -284,6 +284,8 @@ conf_block_refs(struct conf_parse *p)
 		found = find_block(p->conf, r->row->ref, r->name);
 		if (found != NULL) {
 			memcpy(r->slot, &found, sizeof(found));
+			if (r->row->ref == CONF_UPSTREAM)
+				((struct conf_upstream *)found)->used = true;
 			continue;
 		}
 		rc = conf_error_at(p, r->node,

@@ -70,6 +70,35 @@ fleet_list(const struct gate *g, const struct forward *f,
 	return n;
 }
 
+static bool
+fleet_pool_takes_calls(const struct pool *p)
+{
+	struct pool_server_info info;
+	size_t slot;
+
+	for (slot = 0; slot < FLEET_SERVERS_MAX; slot++)
+		if (pool_servers_get(p, slot, &info) &&
+		    (info.state == POOL_UP || info.state == POOL_RESTING))
+			return true;
+	return false;
+}
+
+bool
+fleet_takes_calls(const struct forward *f, const struct conf *c)
+{
+	bool used = false;
+	size_t i;
+
+	for (i = 0; i < c->upstreams_n; i++) {
+		if (!c->upstreams[i]->used)
+			continue;
+		used = true;
+		if (fleet_pool_takes_calls(forward_link(f, (unsigned)i)->pool))
+			return true;
+	}
+	return !used;
+}
+
 /* ---- changes -------------------------------------------------------------- */
 
 static int

@@ -34,6 +34,12 @@ struct fleet_server {
 size_t fleet_list(const struct gate *g, const struct forward *f,
     const struct conf_upstream *u, struct fleet_server *out);
 /*
+ * Whether an upstream that a location uses has a server that takes calls: one
+ * that is up, or rests, which ends by itself.  True if none is used.
+ * Parameters: c, that f is of.
+ */
+bool fleet_takes_calls(const struct forward *f, const struct conf *c);
+/*
  * Changes the servers of that upstream, for every generation that has it with
  * these `server` lines.  An address that drains is added by taking calls again.
  * Parameters: url, as in the directive `server`; why, of an error, static or

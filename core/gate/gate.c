@@ -10,6 +10,7 @@
 #include "gate/feed_files.h"
 #include "gate/feed_nflog.h"
 #include "gate/feed_source.h"
+#include "gate/fleet.h"
 #include "gate/inside.h"
 #include "gate/relay_gate.h"
 #include "gate/worker_gate.h"
@@ -718,7 +719,12 @@ gate_healthy(const struct gate *g, const char **why)
 	if (why == NULL)
 		why = &ignored;
 	if (g->draining) {
-		*why = "draining";
+		*why = "sallyport drains: it takes no more calls";
+		return false;
+	}
+	if (!fleet_takes_calls(g->current->forward, g->current->conf)) {
+		*why = "no server of any upstream takes calls: all are down or "
+		       "drain";
 		return false;
 	}
 	/* without a capture there is nothing to record */

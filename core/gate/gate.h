@@ -211,7 +211,10 @@ int gate_start(struct gate *g) must_check;
  * gate_drain_deadline(), which ends what is still open. */
 void gate_drain(struct gate *g, void (*drained)(void *arg), void *arg);
 void gate_drain_deadline(struct gate *g);
-/* True while requests may be served: not draining, recorder well. */
+/*
+ * True while calls may be served: not draining, a server takes them, recorder
+ * well.  Else *why says what is wrong, in words.
+ */
 bool gate_healthy(const struct gate *g, const char **why);
 bool gate_draining(const struct gate *g);
 struct loop *gate_loop(const struct gate *g);
