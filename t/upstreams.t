@@ -431,6 +431,17 @@ def healthy(folder):
                "one that takes calls is enough")
 
 
+def edited(folder):
+    """What the file alone changes was not changed at run time."""
+    one, two, three = Model(), Model(), Model()
+    text = RUNNING.format(one=one.base, params=f"server {two.base};")
+    with Daemon(folder, text) as d:
+        d.reload(RUNNING.format(one=one.base, params=f"server {three.base};"))
+        tap.ok(d.states() == {one.base: "up", three.base: "up"}
+               and "changed at run time" not in d.log(),
+               "a line of several is edited", (d.states(), d.log()))
+
+
 class Checked(Model):
     """One that also tells how it is: 200, another status, or nothing."""
 
@@ -531,6 +542,7 @@ def main():
         at_run_time(folder)
         checks(folder)
         healthy(folder)
+        edited(folder)
     tap.done()
 
 

@@ -470,6 +470,8 @@ hub_pool(struct hub_link *k, const struct conf_upstream *u)
 		if (rc == SP_OK)
 			rc = pool_servers_add(k->pool, &s);
 	}
+	if (rc == SP_OK)
+		pool_servers_loaded(k->pool);
 	buf_clear(&text);
 	return rc;
 }

@@ -675,7 +675,7 @@ pool_init(struct pool *p, const struct pool_params *params)
 		if (rc != 0)
 			return rc;
 	}
-	p->changed = false;
+	pool_servers_loaded(p);
 	p->name =
 	    mem_strndup(params->name.n ? params->name.p : "", params->name.n);
 	p->task = loop_task_new(p->loop, on_task, p);

@@ -402,6 +402,12 @@ pool_servers_changed(const struct pool *p)
 	return p->changed;
 }
 
+void
+pool_servers_loaded(struct pool *p)
+{
+	p->changed = false;
+}
+
 static struct pool_server
 describe(const struct server *s)
 {

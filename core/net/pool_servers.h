@@ -55,6 +55,9 @@ size_t pool_servers_home(struct pool *p, struct view key);
  * Returns: 0; SP_E_NOMEM, SP_E_ARG: then to is as it was, or has a part.
  */
 int pool_servers_hand_on(const struct pool *from, struct pool *to) must_check;
+/* Whether any was added, removed or drained since pool_new(), or */
 bool pool_servers_changed(const struct pool *p);
+/* since then: those that are there now are the configuration's own. */
+void pool_servers_loaded(struct pool *p);
 
 #endif
