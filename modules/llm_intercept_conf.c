@@ -152,15 +152,6 @@ static const struct conf_directive rows[] = {
 	{ .name = NULL },
 };
 
-static bool
-is_beneath(struct view path, struct view root)
-{
-	if (view_eq(root, VIEW("/")))
-		return true;
-	return view_starts(path, root) &&
-	    (path.n == root.n || path.p[root.n] == '/');
-}
-
 /* A path that no request can reach is an error, not a surprise. */
 static int
 check(struct conf_parse *p, void *conf)
@@ -174,7 +165,7 @@ check(struct conf_parse *p, void *conf)
 		c->keys = loc->server->environment != NULL ? LLM_KEYS_OPEN
 							   : LLM_KEYS_SESSION;
 	for (i = 0; i < c->pass.n; i++) {
-		if (!is_beneath(c->pass.v[i], loc->path))
+		if (!conf_path_beneath(c->pass.v[i], loc->path))
 			return conf_error(p,
 			    "pass \"%.*s\" is out of reach; expected a path "
 			    "beneath location \"%.*s\"",

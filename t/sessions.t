@@ -722,7 +722,17 @@ def test_conf(url):
             ("location /s { sessions; token env:ADMIN; door v1; }",
              "bad door \"v1\""),
             ("location /s { sessions; token env:ADMIN; capture d; }",
-             "mixes sessions")):
+             "mixes sessions"),
+            ("location /s { sessions; token env:ADMIN; door /nope; }",
+             'door "/nope" leads to no model door'),
+            ("location /s { sessions; token env:ADMIN; door /s; }",
+             'door "/s" leads to no model door'),
+            ("location /s { sessions; token env:ADMIN; door /v1; }\n"
+             "location /v1 { llm_intercept; upstream m; capture c; }\n"
+             "location /v1/x { health; }", None),
+            ("location /s { sessions; token env:ADMIN; door /v1/x/y; }\n"
+             "location /v1 { llm_intercept; upstream m; capture c; }\n"
+             "location /v1/x { health; }", "leads to no model door")):
         path = os.path.join(TMP, "bad.conf")
         with open(path, "w") as f:
             f.write(f"upstream m {{ server {url}/v1; }}\n"
@@ -731,8 +741,32 @@ def test_conf(url):
         r = subprocess.run([gate.program("sallyport"), "-t", "-c", path],
                            capture_output=True, text=True,
                            env={**os.environ, "ADMIN": ADMIN})
-        ok(r.returncode != 0 and want in r.stderr, f"-t: {want}",
-           r.stderr + r.stdout)
+        if want is None:
+            eq((r.returncode, r.stderr), (0, r.stderr), f"-t: {text}")
+        else:
+            ok(r.returncode != 0 and want in r.stderr
+               and f"{path}:4: " in r.stderr, f"-t: {want}",
+               r.stderr + r.stdout)
+    for main, locations, want in (
+            ("capture d { trace traces/one.jsonl; }", "",
+             "or another \"capture\" here"),
+            ("capture d { trace traces/one.jsonl; }\ncapture c { }",
+             "capture c;", None),
+            ("capture d { trace traces/one.jsonl; }\ncapture c { }",
+             "overrides capture;", None),
+            ("", "", "sessions without a capture")):
+        path = os.path.join(TMP, "bad.conf")
+        with open(path, "w") as f:
+            f.write("server { listen 127.0.0.1:0; location /s { sessions;"
+                    f" token env:ADMIN; {locations} }} }}\n{main}\n")
+        r = subprocess.run([gate.program("sallyport"), "-t", "-c", path],
+                           capture_output=True, text=True,
+                           env={**os.environ, "ADMIN": ADMIN})
+        if want is None:
+            eq(r.returncode, 0, f"-t: {main} {locations} will do")
+        else:
+            ok(r.returncode != 0 and want in r.stderr
+               and f"{path}:1: " in r.stderr, f"-t: {want}", r.stderr)
 
 
 TMP = __import__("tempfile").mkdtemp(prefix="sp-sessions.")

@@ -150,6 +150,12 @@ conf_current_location(const struct conf_parse *p)
 	return p->location;
 }
 
+const struct conf *
+conf_current(const struct conf_parse *p)
+{
+	return p->conf;
+}
+
 static int
 problem_cmp(const void *a, const void *b)
 {
@@ -191,7 +197,7 @@ read_main(struct conf_parse *p, const struct conf_node *nodes)
 	if (rc == 0)
 		rc = conf_block_plain(p, &b, nodes);
 	if (rc == 0)
-		rc = core_conf_main_finish(p);
+		rc = core_conf_main_finish(p, &b);
 	if (rc == 0)
 		rc = conf_block_nested(p, &b, nodes);
 	if (rc == 0)

@@ -341,5 +341,7 @@ void *conf_module_conf(const struct conf_location *loc, const char *name);
  *          maximum); SP_E_NOMEM.
  */
 int conf_path_normalise(struct view raw, struct buf *out) must_check;
+/* Whether it is root, or a path below: both normalised. */
+bool conf_path_beneath(struct view path, struct view root);
 
 #endif

@@ -111,3 +111,12 @@ conf_path_normalise(struct view raw, struct buf *out)
 		buf_truncate(out, start);
 	return rc;
 }
+
+bool
+conf_path_beneath(struct view path, struct view root)
+{
+	if (view_eq(root, VIEW("/")))
+		return true;
+	return view_starts(path, root) &&
+	    (path.n == root.n || path.p[root.n] == '/');
+}

@@ -23,7 +23,8 @@ extern const struct conf_directive core_conf_env_run_process[];
  * Context: the parser, when main's plain directives were read; when all was.
  * Returns: 0; SP_E_CONF after conf_error(); SP_E_NOMEM.
  */
-int core_conf_main_finish(struct conf_parse *p) must_check;
+int core_conf_main_finish(struct conf_parse *p,
+    const struct conf_block *b) must_check;
 int core_conf_main_check(struct conf_parse *p) must_check;
 /* Addresses and names of all servers. */
 int core_conf_server_check(struct conf_parse *p) must_check;

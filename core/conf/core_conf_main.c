@@ -339,7 +339,8 @@ const struct conf_directive core_conf_main[] = {
 	    .def_doc = "off",
 	    .doc = "How many calls wait for a place at most, and for how "
 		   "long.\nSessions and addresses get places in turn, each "
-		   "its oldest call first." },
+		   "its oldest call first.\nIt needs max_calls or "
+		   "max_calls_per_key." },
 	{ .name = "max_body_bytes_in_flight",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_SIZE,
@@ -451,16 +452,31 @@ default_path(struct conf_parse *p, const char *given, const char *built,
 	return 0;
 }
 
+/* The limits of servers and locations refuse at once. */
+static int
+check_queue(struct conf_parse *p, const struct conf_block *b)
+{
+	const struct conf_main *m = &p->conf->main;
+
+	if (m->queue_n == 0 || m->max_calls > 0 || m->max_calls_per_key > 0)
+		return 0;
+	return conf_error_at(p, conf_block_set(b, "queue"),
+	    "\"queue\" without a limit past which calls wait; expected "
+	    "max_calls or max_calls_per_key beside it, or queue off");
+}
+
 /* What depends on who runs it. */
 int
-core_conf_main_finish(struct conf_parse *p)
+core_conf_main_finish(struct conf_parse *p, const struct conf_block *b)
 {
 	static const struct conf_defaults none = { .state_dir = NULL };
 	const struct conf_defaults *d =
 	    p->defaults != NULL ? p->defaults : &none;
 	struct conf_main *m = &p->conf->main;
-	int rc;
+	int rc = check_queue(p, b);
 
+	if (rc != 0 && rc != SP_E_CONF)
+		return rc;
 	rc = default_path(p, d->state_dir, SP_STATEDIR, &m->state_dir);
 	while (rc == 0 && m->state_dir.n > 1 &&
 	    m->state_dir.p[m->state_dir.n - 1] == '/')

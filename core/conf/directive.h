@@ -62,6 +62,7 @@ struct conf_list {
 };
 
 struct buf;
+struct conf;
 struct conf_location;
 struct conf_parse; /* the parser's state: parse.h */
 
@@ -134,6 +135,8 @@ int conf_error(struct conf_parse *p, const char *fmt, ...) printf_like(2, 3);
 
 /* The location being read or checked; NULL in other blocks. */
 const struct conf_location *conf_current_location(const struct conf_parse *p);
+/* What is being read; whole in a module's check(). */
+const struct conf *conf_current(const struct conf_parse *p);
 
 /* Memory that lives as long as the configuration; zeroed; NULL: none left. */
 void *conf_alloc(struct conf_parse *p, size_t n) must_check;

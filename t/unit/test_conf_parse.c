@@ -123,6 +123,9 @@ static const struct {
 	{ S "connections x;",
 	    { "bad value \"x\" for \"connections\"; "
 	      "expected a number from 1 to 1000000" } },
+	{ S "queue 5 1s;",
+	    { "t:2: \"queue\" without a limit past which calls wait; "
+	      "expected max_calls or max_calls_per_key beside it" } },
 	{ S "connections 0;", { "expected a number from 1 to 1000000" } },
 	{ S "connections -1;", { "expected a number" } },
 	{ S "recorder_buffer 1;", { "expected a size from 1m to 64g" } },
