@@ -179,6 +179,8 @@ affinity_of(const struct gate_request *r)
 static enum gate_verdict
 deny_key(struct gate_request *r, int rc)
 {
+	struct view key;
+
 	switch (rc) {
 	case SP_E_SYNTAX:
 		return gate_deny(r, 400, "ambiguous_key",
@@ -198,6 +200,13 @@ deny_key(struct gate_request *r, int rc)
 		    "the session of this key has ended: create another "
 		    "session and use its key");
 	default:
+		if (session_key(&r->x->request.fields, &key) == SP_OK &&
+		    key.p == NULL)
+			return gate_deny(r, 401, "invalid_api_key",
+			    "no session key was sent: send the one that was "
+			    "given when the session was created, as "
+			    "Authorization: Bearer KEY, or in x-api-key, "
+			    "x-goog-api-key or api-key");
 		return gate_deny(r, 401, "invalid_api_key",
 		    "unknown session key: use the key that was given when the "
 		    "session was created");

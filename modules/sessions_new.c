@@ -328,13 +328,22 @@ complete(struct sessions_call *c)
 	else if (capture == NULL)
 		capture = session_capture(c->r, VIEW_NONE);
 	if (capture == NULL)
-		return refuse(c, "capture: no such block");
+		return refuse(c,
+		    "capture: no block \"capture %.*s\" in the configuration",
+		    m->capture.n > 0 ? (int)m->capture.n : 4,
+		    m->capture.n > 0 ? m->capture.p : "NAME");
 	if (view_search(capture->trace_name, VIEW("$session")) ==
 	    capture->trace_name.n)
-		return refuse(c, "capture: it mixes sessions in one trace");
+		return refuse(c,
+		    "capture: \"%.*s\" mixes sessions in one trace: it needs "
+		    "$session in its `trace`, or choose another",
+		    VIEW_ARG(capture->name));
 	m->capture = capture->name;
 	if (m->upstream.n > 0 && session_upstream(c->r, m->upstream) == NULL)
-		return refuse(c, "upstream: no such block");
+		return refuse(c,
+		    "upstream: no block \"upstream %.*s\" in the "
+		    "configuration",
+		    VIEW_ARG(m->upstream));
 	if (!good_purpose(m->purpose))
 		return refuse(c, "purpose: expected auto, train or eval");
 	return 0;

@@ -559,13 +559,12 @@ def test_full():
     size = os.path.getsize(r.file("s1.jsonl"))
     ok(size <= 6000 and check_chain(r.file("s1.jsonl")) is not None,
        "no torn line stays")
-    state = r.state[1][0] if r.state else 1
-    if state == 1:
-        state = r.wait_state()
-    eq(state, 0, "no calls are accepted")
+    eq((r.state[1][0] if r.state else 1) and r.wait_state(), 0,
+       "no calls are accepted")
     eq(r.wait_state(), 1, "until there is room")
     eq(r.turn(20, session="s2")[1], OK, "and then they are")
     eq(r.stop(), 0, "full: stop")
+    ok(f"in {r.traces}: no space left" in open(r.home + "/log").read(), "told")
 
 
 def end_together(r, handles):

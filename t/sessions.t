@@ -186,6 +186,13 @@ def test_bad(d):
            "a token is needed")
 
 
+def test_words(d):
+    r = d.ask("POST", "/sessions", {"upstream": "nope"})
+    eq(r[1]["error"]["message"],
+       'upstream: no block "upstream nope" in the configuration',
+       "a block that is not there is named")
+
+
 def test_keys(d, s, t):
     sid = t["session_id"]
     eq(d.call(t["key"])[0], 200, "a key opens the door")
@@ -193,7 +200,10 @@ def test_keys(d, s, t):
     for field in ("x-api-key", "x-goog-api-key", "api-key"):
         eq(d.call(None, headers={field: t["key"]})[0], 200, field)
     eq(code(d.call("sk-sp-wrong")), (401, "invalid_api_key"), "no such key")
-    eq(code(d.call(None)), (401, "invalid_api_key"), "no key")
+    r = d.call(None)
+    ok(code(r) == (401, "invalid_api_key")
+       and r[1]["error"]["message"].startswith("no session key was sent"),
+       "no key", r)
     eq(code(d.call(sid)), (401, "invalid_api_key"),
        "an id is no key")
     eq(code(d.call(t["key"], headers={"x-api-key": s["key"]})),
@@ -774,6 +784,7 @@ with Scripted(script=SCRIPT) as model:
     with Door(model.url) as door:
         first, second = test_create(door)
         test_bad(door)
+        test_words(door)
         test_keys(door, first, second)
         test_paths(door, second)
         test_overrides(door, model)

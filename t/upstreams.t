@@ -379,8 +379,8 @@ def alone(d, one):
     d.ask("POST", "/upstreams/u/servers/drain", {"url": one.base})
     r = d.post(UNARY)
     tap.ok(r.status == 502
-           and "no server of the upstream takes calls" in r.json()["error"]
-           ["message"], "without a server calls get 502", (r.status, r.body))
+           and r.json()["error"]["message"]
+           == 'upstream "u": no server takes calls, as all drain', "without a server calls get 502", (r.status, r.body))
     d.ask("POST", "/upstreams/u/servers", {"url": one.base})
     tap.eq(d.post(UNARY).status, 200, "until one is added")
 
@@ -594,7 +594,9 @@ def spoilt():
             failed = next((r for r in (d.post(UNARY) for _ in range(4))
                            if r.status != 200), None)
             tap.ok(failed is not None and failed.status == status
-                   and text in failed.json()["error"]["message"]
+                   and failed.json()["error"]["message"].startswith(
+                       'upstream "u": ')
+                   and failed.json()["error"]["message"].endswith(text)
                    and len(bad.requests) == 1,
                    f"{what}: {status}, and no other server is asked",
                    failed and failed.body)
@@ -603,6 +605,15 @@ def spoilt():
                    and "not used for 1000 ms" in d.log(),
                    f"{what}: it rests, and the log says so", d.log()[-400:])
             bad.go.set()
+            half = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", FIN]
+            good.get = bad.get = lambda timeout=None: list(half)
+            r = d.post(UNARY)
+            words = "closed before the reply was whole"
+            tap.ok(r.status == 502 and r.json()["error"]["message"]
+                   == f'upstream "u": {words}' and re.search(
+                       rf'"u": 127\.0\.0\.1:\d+: {words}', d.log()),
+                   f"{what}: what breaks later is told, the server in the "
+                   "log", (r.body, d.log()[-400:]))
 
 
 def stale():

@@ -189,9 +189,11 @@ parse_queue(struct conf_parse *p, const struct conf_directive *row, void *base,
 	if (n != 3 || num_u64(args[1], 1, CALLS_MAX, &calls) != 0 ||
 	    num_duration_ms(args[2], &ms) != 0 || ms == 0 || ms > MS_DAY)
 		return conf_error(p,
-		    "bad value for \"%s\"; expected off, or a number from 1 "
-		    "to %d and a time from 1ms to 1d",
-		    row->name, CALLS_MAX);
+		    "bad value \"%.*s%s%.*s\" for \"%s\"; expected off, or "
+		    "a number from 1 to %d and a time from 1ms to 1d",
+		    VIEW_ARG(args[1]), n == 3 ? " " : "",
+		    VIEW_ARG(n == 3 ? args[2] : VIEW_NONE), row->name,
+		    CALLS_MAX);
 	m->queue_n = calls;
 	m->queue_ms = ms;
 	return 0;

@@ -109,8 +109,8 @@ http_make_pool(struct worker_http *h)
 	struct buf b = BUF_INIT(64);
 	struct pool_server server = { .host = VIEW("127.0.0.1"),
 		.port = h->port };
-	struct pool_params params = { .name = VIEW("worker"),
-		.servers = &server,
+	/* without a name: what fails is told as the worker's */
+	struct pool_params params = { .servers = &server,
 		.servers_n = 1,
 		.least_conn = true,
 		.keepalive = HTTP_KEEPALIVE,

@@ -16,6 +16,7 @@ enum {
 	CALL_HEAD_EXTRA = 64 * 1024, /* arena over the head's own bytes */
 	CALL_REQUEST_HEAD_MAX = 16 << 20,
 	CALL_WHY_BYTES = 512,
+	CALL_TEXT_BYTES = 1024, /* with the upstream's name */
 	CALL_REFUSED_MAX = 10, /* attempts that no server processed */
 };
 
@@ -128,8 +129,18 @@ call_drop(struct call *c, bool reusable)
 static void
 call_fail(struct call *c, enum call_failure why, const char *text)
 {
+	struct view name = pool_name(c->pool);
+	char all[CALL_TEXT_BYTES];
+
 	if (c->phase == CALL_OVER)
 		return;
+	if (c->phase == CALL_BODY && why != CALL_NOMEM && !c->check)
+		pool_lease_broke(c->lease, text);
+	if (name.n > 0 && why != CALL_NOMEM) {
+		(void)snprintf(all, sizeof(all), "upstream \"%.*s\": %s",
+		    VIEW_ARG(name), text);
+		text = all;
+	}
 	c->owner.fail(c->owner.arg, c, why, text);
 	if (c->phase != CALL_OVER) {
 		call_drop(c, false);
@@ -760,13 +771,13 @@ static void
 call_deadline(void *arg)
 {
 	struct call *c = arg;
-	const char *text = "the upstream was silent too long";
+	const char *text = "silent too long";
 
 	call_enter(c);
 	if (c->timeout == CALL_SEND_TIMEOUT)
-		text = "the upstream took no bytes of the request in time";
+		text = "no bytes of the request taken in time";
 	else if (c->timeout == CALL_FIRST_TIMEOUT)
-		text = "the upstream sent no reply in time";
+		text = "no reply in time";
 	/* one that took the whole request may be at work on it */
 	if (c->deadline_ms != 0 && c->timeout == CALL_SEND_TIMEOUT &&
 	    c->phase == CALL_HEAD && !c->answered)

@@ -168,7 +168,7 @@ h1_conn_gone(struct h1_conn *c, enum exchange_gone why)
 	c->x.consumer->gone(&c->x, why);
 	conn_close_exchange(c);
 	if (refuse && why == EXCHANGE_GONE_TIMEOUT)
-		h1_reply_refuse(c, 408, "the request body came too slowly");
+		h1_reply_refuse(c, 408, HEAD_BODY_SLOW);
 	else if (refuse)
 		h1_reply_refuse(c, 400, "malformed request body");
 	else
@@ -537,7 +537,9 @@ conn_read_timeout(struct h1_conn *c)
 	c->read_at_ms = 0;
 	switch (c->phase) {
 	case H1_HEAD:
-		h1_reply_refuse(c, 408, "the request head came too slowly");
+		h1_reply_refuse(c, 408,
+		    "the request head came too slowly: see "
+		    "client_header_timeout");
 		break;
 	case H1_OPEN:
 		h1_conn_gone(c, EXCHANGE_GONE_TIMEOUT);

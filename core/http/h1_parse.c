@@ -69,8 +69,14 @@ parse_version(struct view v, bool *http10, struct h1_fault *f)
 	    (v.n != 1 &&
 		(v.n != 3 || v.p[1] != '.' || !parse_is_digit(v.p[2]))))
 		return parse_fault(f, 400, "bad protocol version");
+	/* RFC 9113 s3.3, s3.4: HTTP/2 is not begun by a request line */
+	if (v.p[0] == '2')
+		return parse_fault(f, 505,
+		    "HTTP/2 begins with its preface or by ALPN; a first line "
+		    "says HTTP/1.1 or HTTP/1.0");
 	if (v.n != 3 || v.p[0] != '1')
-		return parse_fault(f, 505, "only HTTP/1.1 is spoken here");
+		return parse_fault(f, 505,
+		    "only HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here");
 	*http10 = v.p[2] == '0';
 	return 0;
 }
@@ -130,13 +136,17 @@ parse_first_line(struct view line, bool reply, struct h1_fault *f)
 /* ---- the end of the head --------------------------------------------------
  */
 
+/* Of a reply the limits are ours, and no directive's. */
 static int
-scan_too_long(const struct h1_scan *s, struct h1_fault *f)
+scan_too_long(const struct h1_scan *s, bool line, struct h1_fault *f)
 {
-	if (s->lines == 0)
-		(void)parse_fault(f, 414, "request line too long");
-	else
+	if (s->reply)
 		(void)parse_fault(f, 431, "header fields too large");
+	else if (s->lines == 0)
+		(void)parse_fault(f, 414, HEAD_LINE_LONG);
+	else
+		(void)parse_fault(f, 431,
+		    line ? HEAD_FIELD_LARGE : HEAD_FIELDS_LARGE);
 	return SP_E_LIMIT;
 }
 
@@ -186,7 +196,8 @@ scan_line(struct h1_scan *s, struct view line,
 		if (rc != 0)
 			return rc;
 	} else if (s->lines > limits->fields_max) {
-		(void)parse_fault(f, 431, "too many header fields");
+		(void)parse_fault(f, 431,
+		    s->reply ? "too many header fields" : HEAD_FIELDS_MANY);
 		return SP_E_LIMIT;
 	}
 	s->lines++;
@@ -218,8 +229,9 @@ h1_parse_scan(struct h1_scan *s, struct view bytes,
 			rest.n = max + 2;
 		n = view_find(rest, '\n');
 		if (n == rest.n)
-			return n == max + 2 ? scan_too_long(s, fault)
-					    : SP_E_AGAIN;
+			return n == max + 2
+			    ? scan_too_long(s, max == limits->line_max, fault)
+			    : SP_E_AGAIN;
 		rc = scan_line(s, view_sub(rest, 0, n), limits, fault);
 		s->line += n + 1;
 		if (rc < 0)
@@ -227,7 +239,7 @@ h1_parse_scan(struct h1_scan *s, struct view bytes,
 		if (rc == 1)
 			break;
 		if (s->line - s->skip > limits->total_max)
-			return scan_too_long(s, fault);
+			return scan_too_long(s, false, fault);
 	}
 	*head_n = s->line;
 	return 0;

@@ -496,7 +496,7 @@ conn_body_timeout(struct h2_stream *s)
 	}
 	h2_conn_stream_gone(s, EXCHANGE_GONE_TIMEOUT);
 	if (refuse)
-		h2_reply_refuse(s, 408, "the request body came too slowly");
+		h2_reply_refuse(s, 408, HEAD_BODY_SLOW);
 	else
 		h2_reply_reset(s, NGHTTP2_CANCEL);
 }

@@ -81,12 +81,11 @@ request_count(struct h2_stream *s, struct view name, struct view value)
 		s->head_fields++;
 	if (name.n + value.n + 2 > l->header_line_max)
 		request_fault(s, name.p[0] == ':' ? 414 : 431,
-		    name.p[0] == ':' ? "request line too long"
-				     : "header fields too large");
+		    name.p[0] == ':' ? HEAD_LINE_LONG : HEAD_FIELD_LARGE);
 	if (s->head_bytes > l->header_max)
-		request_fault(s, 431, "header fields too large");
+		request_fault(s, 431, HEAD_FIELDS_LARGE);
 	if (s->head_fields > l->header_max_n)
-		request_fault(s, 431, "too many header fields");
+		request_fault(s, 431, HEAD_FIELDS_MANY);
 }
 
 static struct view

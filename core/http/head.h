@@ -9,6 +9,14 @@
 #include "base/err.h"
 #include "base/view.h"
 
+/* What a client is told that goes past a limit, with the directive's name. */
+#define HEAD_LINE_LONG "request line too long: see header_line_max"
+#define HEAD_FIELD_LARGE "a header field too large: see header_line_max"
+#define HEAD_FIELDS_LARGE "header fields too large: see header_max"
+#define HEAD_FIELDS_MANY "too many header fields: see header_max_n"
+#define HEAD_BODY_SLOW \
+	"the request body came too slowly: see client_body_timeout"
+
 struct head_field {
 	struct view name; /* as received; compared without case */
 	struct view value; /* trimmed */

@@ -613,11 +613,19 @@ pool_lease_good(struct pool_lease *l)
 		pool_servers_good(l);
 }
 
+void
+pool_lease_broke(const struct pool_lease *l, const char *what)
+{
+	if (l->state == LEASE_LENT && l->pool->name[0] != '\0')
+		log_notice("upstream \"%s\": %s: %s", l->pool->name,
+		    l->server->label, what);
+}
+
 const char *
 pool_lease_why(const struct pool_lease *l)
 {
 	if (l->why == NULL && l->err == SP_E_NOTFOUND)
-		return "no server of the upstream takes calls";
+		return "no server takes calls, as all drain";
 	return l->why != NULL ? l->why : err_str(l->err);
 }
 
@@ -728,6 +736,12 @@ pool_free(struct pool *p)
 	tls_unref(p->tls);
 	mem_free(p->name);
 	mem_free(p);
+}
+
+struct view
+pool_name(const struct pool *p)
+{
+	return view_str(p->name);
 }
 
 void

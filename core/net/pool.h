@@ -84,6 +84,7 @@ struct pool_stats {
 int pool_new(struct loop *l, struct resolver *r,
     const struct pool_params *params, struct pool **out) must_check;
 void pool_free(struct pool *p); /* no lease may be open; NULL allowed */
+struct view pool_name(const struct pool *p);
 void pool_stats(const struct pool *p, struct pool_stats *out);
 
 /* Which connection is wanted. */
@@ -132,6 +133,9 @@ struct view pool_lease_base(const struct pool_lease *l);
  */
 void pool_lease_failed(struct pool_lease *l, const char *what);
 void pool_lease_good(struct pool_lease *l);
+/* Of one that is lent: it broke behind the head, which is no matter of the
+ * server's record, but of the log. */
+void pool_lease_broke(const struct pool_lease *l, const char *what);
 /*
  * Last error in words, for logs and error objects:
  * "gpu1:8000: connect: connection refused".

@@ -75,6 +75,23 @@ tell_state(struct peer *p)
 		detach(p, err_str(rc));
 }
 
+/* By the floor, or by a write that failed: with what there is of it now. */
+static void
+log_full(const struct peer *p)
+{
+	struct view dir = store_full_dir(p->store, false, p->turns.full_bytes);
+
+	if (dir.n > 0)
+		log_error("no room for traces in %.*s: %s, or less than the "
+			  "lesser of 64 MiB and 5 %% of it; no calls are "
+			  "accepted until there is room",
+		    VIEW_ARG(dir), err_str(SP_E_NOSPC));
+	else
+		log_error("no room for a trace: %s; no calls are accepted "
+			  "until there is room",
+		    err_str(SP_E_NOSPC));
+}
+
 static void
 set_full(struct peer *p, bool full)
 {
@@ -84,8 +101,7 @@ set_full(struct peer *p, bool full)
 		return;
 	p->full = full;
 	if (full)
-		log_error("the traces' disk is full: no calls are accepted "
-			  "until there is room");
+		log_full(p);
 	else
 		log_notice("there is room for traces again");
 	tell_state(p);
@@ -166,8 +182,10 @@ peer_init(struct peer *p, struct poller *poller, struct store *store,
 	}
 	poller_timer_set(p->minute, MINUTE_MS);
 	p->full = !store_has_room(store, false, 0);
-	if (p->full)
+	if (p->full) {
+		log_full(p);
 		poller_timer_set(p->probe, PROBE_MS);
+	}
 	return 0;
 }
 

@@ -542,14 +542,31 @@ dir_takes(int fd, uint64_t n)
 	return good;
 }
 
-bool
-store_has_room(const struct store *s, bool again, uint64_t n)
+static const struct store_dir *
+find_full(const struct store *s, bool again, uint64_t n)
 {
 	size_t i;
 
 	for (i = 0; i < s->dirs_n; i++)
 		if (!dir_above_floor(s->dirs[i].fd, again) ||
 		    (n > 0 && !dir_takes(s->dirs[i].fd, n)))
-			return false;
-	return true;
+			return &s->dirs[i];
+	return NULL;
+}
+
+bool
+store_has_room(const struct store *s, bool again, uint64_t n)
+{
+	return find_full(s, again, n) == NULL;
+}
+
+struct view
+store_full_dir(const struct store *s, bool again, uint64_t n)
+{
+	const struct store_dir *d = find_full(s, again, n);
+
+	if (d == NULL)
+		return VIEW_NONE;
+	return d->capture != NULL ? d->capture->trace_dir
+				  : VIEW("a former capture's folder");
 }

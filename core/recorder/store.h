@@ -100,5 +100,7 @@ int store_seal_stale(struct store *s, const struct conf_capture *capture,
  * the answer does not flap), and n bytes can be had.
  */
 bool store_has_room(const struct store *s, bool again, uint64_t n);
+/* The first folder that has no room so, for the log; empty: all have. */
+struct view store_full_dir(const struct store *s, bool again, uint64_t n);
 
 #endif

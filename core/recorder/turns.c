@@ -208,8 +208,8 @@ turn_add(struct turns *t, struct turn *u, struct view session)
 	if (u->trace_rc == 0)
 		u->number = ++u->trace->turn_high;
 	else {
-		log_error("session %s: cannot open its trace: %s", u->session,
-		    err_str(u->trace_rc));
+		log_error("session %s: cannot open its trace in %.*s: %s",
+		    u->session, VIEW_ARG(c->trace_dir), err_str(u->trace_rc));
 		/* told at once, before there is a reply */
 		u->refuse = true;
 		t->refused_n++;
@@ -464,9 +464,9 @@ static void
 turn_filed(struct turns *t, struct turn *u)
 {
 	if (u->write_rc != 0)
-		log_error("session %s turn %llu is not recorded: %s",
+		log_error("session %s turn %llu is not recorded in %.*s: %s",
 		    u->session, (unsigned long long)u->number,
-		    err_str(u->write_rc));
+		    VIEW_ARG(u->capture->trace_dir), err_str(u->write_rc));
 	if (t->registry != NULL)
 		registry_turned(t->registry, &u->result, u->write_rc == 0);
 }

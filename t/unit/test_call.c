@@ -332,7 +332,9 @@ check(const struct reply *r, const char *how)
 		tap_is_mem(buf_view(&seen.body).p, buf_len(&seen.body), r->body,
 		    strlen(r->body), r->name);
 	} else {
-		tap_ok(seen.fails == 1 && seen.ends == 0 && seen.why == r->why,
+		tap_ok(seen.fails == 1 && seen.ends == 0 &&
+			seen.why == r->why &&
+			strstr(seen.words, "upstream \"t\": ") == seen.words,
 		    "%s: fails: %s (%s)", r->name, seen.words, how);
 	}
 	tap_is_mem(buf_view(&seen.text).p, buf_len(&seen.text), r->head,

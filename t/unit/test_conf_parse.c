@@ -123,6 +123,7 @@ static const struct {
 	{ S "connections x;",
 	    { "bad value \"x\" for \"connections\"; "
 	      "expected a number from 1 to 1000000" } },
+	{ S "queue 5 x;", { "t:2: bad value \"5 x\" for \"queue\"" } },
 	{ S "queue 5 1s;",
 	    { "t:2: \"queue\" without a limit past which calls wait; "
 	      "expected max_calls or max_calls_per_key beside it" } },

@@ -580,6 +580,43 @@ is_buf(struct buf *b, const char *want, const char *what)
 	buf_reset(b, 0);
 }
 
+/* What a client is told names the directive, an upstream's reply none. */
+static void
+test_words(void)
+{
+	static const struct {
+		const char *in;
+		bool reply;
+		const char *what;
+	} words[] = {
+		{ "GET / HTTP/2.0\r\n", false, "begins with its preface" },
+		{ "GET / HTTP/3.0\r\n", false, "HTTP/1.0 and HTTP/2 are" },
+		{ "GET /" X100, false, "see header_line_max" },
+		{ "GET / HTTP/1.1\r\nA: " X100, false, "see header_line_max" },
+		{ "GET / HTTP/1.1\r\nA: 23456789\r\nB: " X100, false,
+		    "see header_max" },
+		{ "GET / HTTP/1.1\r\nA:\r\nB:\r\nC:\r\n", false,
+		    "see header_max_n" },
+		{ "HTTP/1.1 200 OK\r\nA: " X100, true, "too large" },
+		{ "HTTP/1.1 200 OK\r\nA:\r\nB:\r\nC:\r\n", true,
+		    "too many header fields" },
+	};
+	const struct h1_scan_limits limits = { 40, 60, 2 };
+	size_t i, n;
+
+	for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct h1_scan s = { .reply = words[i].reply };
+		struct h1_fault fault = { 0, "" };
+
+		(void)!h1_parse_scan(&s, view_str(words[i].in), &limits, &n,
+		    &fault);
+		tap_ok(strstr(fault.what, words[i].what) != NULL, "says \"%s\"",
+		    fault.what);
+		tap_ok(!words[i].reply || strstr(fault.what, "see ") == NULL,
+		    "as far as it is the client's");
+	}
+}
+
 /* Request lines of every form, and what is refused in one. */
 static void
 write_lines(struct h1_write_request rq)
@@ -728,5 +765,6 @@ main(void)
 	test_nomem();
 	test_write();
 	test_fields();
+	test_words();
 	return tap_done();
 }

@@ -660,7 +660,8 @@ test_deadlines(void)
 	h2c_begin(p, false);
 	h2c_ask("POST", "/echo", &body, NULL, NULL);
 	wait_closed(1, "a body without an end");
-	is_reply(1, 408, "the request body came too slowly");
+	is_reply(1, 408,
+	    "the request body came too slowly: see client_body_timeout");
 	tap_ok(app.gone == 1 && app.why == EXCHANGE_GONE_TIMEOUT, "timed out");
 	h2c_get("/stream");
 	wait_closed(2, "the connection lives on");

@@ -797,7 +797,7 @@ test_remove(void)
 	    "none takes calls");
 	get(p, &a, "k", false);
 	tap_ok(a.err == SP_E_NOTFOUND &&
-		strcmp(a.why, "no server of the upstream takes calls") == 0,
+		strcmp(a.why, "no server takes calls, as all drain") == 0,
 	    "so there is no connection: %s", a.why);
 	if (start(p, &a, "k", false) == 0)
 		pool_cancel(a.l);
