@@ -180,6 +180,7 @@ def no(what, *a):
     if r >= 0: bad.append((what, r))
 buf = ctypes.create_string_buffer(256)
 no("io_uring", 425, 8, buf)
+no("io_setup", 206, 65536, ctypes.create_string_buffer(8))
 no("unshare user", 272, 0x10000000)
 no("clone user", 56, 0x10000000 | 17, 0, 0, 0, 0)
 no("clone3", 435, buf, 88)

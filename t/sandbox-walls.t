@@ -127,6 +127,10 @@ def syscalls():
     tap.eq(e(k, "b = ctypes.create_string_buffer(256)\n"
                 "say(sysc(425, 8, b), sysc(426, 0, 0, 0, 0, 0), "
                 "sysc(427, 0, 0, 0, 0))"), "1 1 1", "26: io_uring")
+    tap.eq(e(k, "b = ctypes.create_string_buffer(8)\n"
+                "say(*[sysc(n, 1, b, 0, 0, 0, 0) for n in (206, 207, 208, "
+                "209, 210, 333)])"), " ".join(["1"] * 6),
+           "the AIO of the host, which has one bound")
     tap.eq(e(k, "say(*[sysc(n, 0, 0, 0, 0, 0) for n in (323, 321, 298, 246, "
                 "320, 175, 313, 176, 300)])"), " ".join(["1"] * 9),
            "27: userfaultfd, bpf, perf, kexec, modules, fanotify")

@@ -50,6 +50,7 @@ static const char spaces[] = "new namespaces open the kernel to a fake root";
 static const char tracing[] = "reaches into other processes";
 static const char attack[] = "kernel code that workloads have no use for";
 static const char uring[] = "does file and socket work past this filter";
+static const char aio[] = "fs.aio-max-nr is one bound for the whole host";
 static const char keyring[] = "keyrings outlive the sandbox";
 static const char host[] = "belongs to the host";
 static const char lease[] = "makes whoever opens the file wait for its holder";
@@ -88,6 +89,13 @@ static const struct sbox_filter_row rows[] = {
 	DENY("io_uring_setup", uring),
 	DENY("io_uring_enter", uring),
 	DENY("io_uring_register", uring),
+	DENY("io_setup", aio),
+	DENY("io_destroy", aio),
+	DENY("io_submit", aio),
+	DENY("io_cancel", aio),
+	DENY("io_getevents", aio),
+	DENY("io_pgetevents", aio),
+	DENY("io_pgetevents_time64", aio),
 	DENY("bpf", attack),
 	DENY("perf_event_open", attack),
 	DENY("userfaultfd", attack),
