@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
@@ -73,6 +74,42 @@ def start(tmp, more, before=None, check=True, box=""):
         stdin=subprocess.DEVNULL, timeout=gate.PATIENCE)
 
 
+def said(tmp, before, box):
+    """What a start that succeeds has to say, until it is ready."""
+    path = os.path.join(tmp, "sallyport.conf")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(CONF.format(tmp=tmp, more="", box=box))
+    with subprocess.Popen([gate.program("sallyport"), "-c", path],
+                          stderr=subprocess.PIPE, text=True,
+                          stdin=subprocess.DEVNULL, preexec_fn=before) as p:
+        late = threading.Timer(gate.PATIENCE, p.kill)
+        late.start()
+        out = ""
+        for line in p.stderr:
+            out += line
+            if "ready: " in line:
+                p.terminate()
+        late.cancel()
+    return out, p.returncode
+
+
+def unbounded(tmp):
+    """Bounds that root asks for and cannot have are warned of."""
+    r = start(tmp, "", before=without_groups, box="cpu 1.0;")
+    start_said, rc = said(tmp, without_groups, "cpu 1.0;")
+    for text, code, how in ((r.stderr, r.returncode, "-t"),
+                            (start_said, rc, "the start")):
+        lines = [x for x in text.splitlines()
+                 if "environment work: memory and cpu not bounded" in x]
+        tap.ok(code == 0 and len(lines) == 1 and "warn" in lines[0] and
+               "cgroup2: not mounted here, says /proc/self/mountinfo"
+               in lines[0] and "nsenter --net=" in lines[0],
+               f"without control groups {how} warns which bounds fail, why, "
+               "and what helps", (code, text))
+    r = start(tmp, "", box="cpu 1.0;")
+    tap.ok("not bounded" not in r.stderr, "and not with them", r.stderr)
+
+
 def refused(tmp, what, word, *args, **kw):
     for check in (True, False):
         r = start(tmp, *args, check=check, **kw)
@@ -129,6 +166,7 @@ def main():
         r = start(tmp, "")
         tap.ok(r.returncode == 0, "as it is this host will do", r.stderr)
         programs(tmp)
+        unbounded(tmp)
         refused(tmp, "38: no control groups", "cgroup2: not mounted here",
                 "require resource_isolation;", before=without_groups)
         if SOCKET is None:

@@ -235,7 +235,9 @@ const struct conf_directive core_conf_env_sandbox[] = {
 		   "as well.\n"
 		   "What sockets hold is part of it, but with control groups "
 		   "of version 1, where it is a quarter as much, at most 64m, "
-		   "beside it." },
+		   "beside it.\n"
+		   "It needs control groups, as cpu does: a start without "
+		   "them says that it does not hold." },
 	{ .name = "pids",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_NUMBER,
@@ -254,7 +256,8 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .dump = dump_cpu,
 	    .def = "1.0",
 	    .args = "NUMBER | off",
-	    .doc = "Most processors, such as 0.5 or 4; with off all." },
+	    .doc = "Most processors, such as 0.5 or 4; with off all.\n"
+		   "It needs control groups." },
 	{ .name = "timeout",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_DURATION,

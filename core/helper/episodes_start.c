@@ -198,20 +198,55 @@ env_clear(struct ep_env *v)
 	mem_free(v);
 }
 
-/* Without control groups of its own there are fewer bounds: told, by name. */
+/* What is not to be had of control groups, and why; cut where it is long. */
+static void
+start_groups_why(const struct guarantee *g, struct buf *why)
+{
+	static const enum guarantee_fact facts[] = { GUARANTEE_KILL,
+		GUARANTEE_MEMORY, GUARANTEE_PIDS, GUARANTEE_CPU };
+	const char *comma = "";
+	size_t i;
+
+	for (i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+		if (g->have[facts[i]])
+			continue;
+		(void)!buf_printf(why, "%s%.*s", comma,
+		    VIEW_ARG(buf_view(&g->text[facts[i]])));
+		comma = "; ";
+	}
+}
+
+/*
+ * Without control groups there are fewer bounds: told, by name.  Root, who
+ * has the right to them, is warned.
+ */
 static int
 start_unbounded(const struct ep_env *v)
 {
-	const bool *have = v->e->guarantee.have;
-	bool memory = !have[GUARANTEE_MEMORY] && conf_env_memory(v->env) > 0;
-	bool cpu = !have[GUARANTEE_CPU] && v->env->cpu_milli > 0;
+	const struct guarantee *g = &v->e->guarantee;
+	bool memory = !g->have[GUARANTEE_MEMORY] && conf_env_memory(v->env) > 0;
+	bool cpu = !g->have[GUARANTEE_CPU] && v->env->cpu_milli > 0;
+	const char *what = memory && cpu ? "memory and cpu"
+	    : memory                     ? "memory"
+					 : "cpu";
+	struct buf why = BUF_INIT(START_WHY_MAX);
 
-	if (memory || cpu)
-		log_notice("environment %s: %s%s%s not bounded: an ordinary "
+	if (!memory && !cpu)
+		return SP_OK;
+	start_groups_why(g, &why);
+	if (v->e->world.privileged)
+		log_warn("environment %s: %s not bounded: %.*s; mount control "
+			 "groups at /sys/fs/cgroup, or start where they are "
+			 "(\"ip netns exec\" hides them: say nsenter "
+			 "--net=/run/netns/NAME); \"require "
+			 "resource_isolation\" refuses such a start",
+		    v->name, what, VIEW_ARG(buf_view(&why)));
+	else
+		log_notice("environment %s: %s not bounded: an ordinary "
 			   "user needs a control group with these controllers "
 			   "delegated",
-		    v->name, memory ? "memory" : "",
-		    memory && cpu ? " and " : "", cpu ? "cpu" : "");
+		    v->name, what);
+	buf_clear(&why);
 	return SP_OK;
 }
 
@@ -316,7 +351,7 @@ start_privilege(const struct ep_env *v)
 		    VIEW_ARG(buf_view(&g->text[f])));
 		return SP_E_CONF;
 	}
-	return v->e->world.privileged ? SP_OK : start_ordinary(v);
+	return v->e->world.privileged ? start_unbounded(v) : start_ordinary(v);
 }
 
 static int

@@ -255,7 +255,7 @@ open_tree(struct cgroup_root *r, struct search *s, enum cgroup_hierarchy h,
 		    s->v2 && s->path == NULL
 			? "not passed down to sallyport's own group "
 			  "(systemd: Delegate=yes)"
-			: "not mounted here",
+			: "not mounted here, says /proc/self/mountinfo",
 		    SP_OK);
 	if (rc == SP_OK && h == CGROUP_UNIFIED)
 		rc = go_up(r, s, &dirs[0]);
