@@ -110,6 +110,27 @@ def unbounded(tmp):
     tap.ok("not bounded" not in r.stderr, "and not with them", r.stderr)
 
 
+def paths(tmp):
+    """What an environment names and the host lacks, at its own line."""
+    at = os.path.join(tmp, "sallyport.conf")
+    refused(tmp, "read_only", f'{at}:4: environment "work": read_only /nope: '
+            "No such file or directory; expected what is there", "",
+            box="read_only /usr /bin /lib /nope;")
+    refused(tmp, "rootfs", f'{at}:4: environment "work": rootfs /nope: '
+            "No such file or directory; expected the directory", "",
+            box="rootfs /nope;")
+    refused(tmp, "rootfs", "rootfs /etc/passwd: not a directory", "",
+            box="rootfs /etc/passwd;")
+    for path, why in (("/nope", "No such file or directory"),
+                      ("/etc/passwd", "not a directory")):
+        refused(tmp, "workspace", f'{at}:6: environment "else": workspace '
+                f"{path}: {why}; expected a directory", "} environment else {\n"
+                f"workspace {path};", box="")
+    tap.ok(start(tmp, "", box="read_only /usr /bin /lib /lib64 "
+                 "/etc/alternatives;").returncode == 0,
+           "what is of the default may be written out")
+
+
 def refused(tmp, what, word, *args, **kw):
     for check in (True, False):
         r = start(tmp, *args, check=check, **kw)
@@ -167,6 +188,7 @@ def main():
         tap.ok(r.returncode == 0, "as it is this host will do", r.stderr)
         programs(tmp)
         unbounded(tmp)
+        paths(tmp)
         refused(tmp, "38: no control groups", "cgroup2: not mounted here",
                 "require resource_isolation;", before=without_groups)
         if SOCKET is None:

@@ -80,6 +80,7 @@ struct conf_environment {
 	unsigned enforcement; /* enum conf_env_enforcement */
 
 	struct view workspace; /* absolute; empty: an empty workspace */
+	struct conf_pos workspace_pos; /* file NULL: there is none */
 	uint64_t workspace_bytes;
 	uint64_t workspace_inodes;
 	unsigned storage; /* enum conf_env_storage */
@@ -100,6 +101,8 @@ struct conf_environment {
 	struct conf_list read_only; /* absolute paths */
 	struct conf_list read_write; /* absolute: private, bounded, empty */
 	struct view rootfs; /* absolute; empty: read_only is used */
+	/* of the first `read_only`, of `rootfs`; file NULL: there is none */
+	struct conf_pos read_only_pos, rootfs_pos;
 	uint32_t uid_first, uid_n; /* the range that sandboxes draw from */
 	struct conf_pos uid_pos; /* of `uid`; file NULL: there is none */
 	uint64_t memory_bytes; /* of processes */
@@ -176,7 +179,7 @@ bool conf_env_same(const struct conf_environment *a,
 /*
  * What `read_only` is by default, NULL-terminated.  Hosts differ: one of
  * these that the host lacks is left out, written or not; any other path of
- * read_only must exist, or the sandbox is not built.
+ * read_only must exist at the start.
  */
 extern const char *const conf_env_read_only[];
 bool conf_env_optional(struct view path);

@@ -475,6 +475,7 @@ finish(struct conf_parse *p, const struct conf_block *b,
 	rc = read_missing(p, b, e);
 	if (rc == 0 && e->workspace.n > 0) {
 		p->node = conf_block_set(b, "workspace");
+		e->workspace_pos = conf_node_pos(p->node);
 		rc = core_conf_env_check_path(p, "workspace", &e->workspace);
 		p->node = b->node;
 	}

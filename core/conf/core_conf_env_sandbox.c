@@ -473,6 +473,10 @@ core_conf_env_sandbox_read(struct conf_parse *p, struct conf_environment *e,
 		return rc;
 	only = conf_block_set(&b, "read_only");
 	rootfs = conf_block_set(&b, "rootfs");
+	if (only != NULL)
+		e->read_only_pos = conf_node_pos(only);
+	if (rootfs != NULL)
+		e->rootfs_pos = conf_node_pos(rootfs);
 	if (rootfs != NULL && e->rootfs.n > 0)
 		rc = check_rootfs(p, e, rootfs, only);
 	else if (only == NULL)

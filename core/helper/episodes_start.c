@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "helper/assets.h"
 #include "helper/complain.h"
+#include "helper/env_paths.h"
 #include "helper/episodes_priv.h"
 #include "helper/ids.h"
 #include "helper/sandbox_plan.h"
@@ -140,6 +141,9 @@ start_seed(struct ep_env *v)
 
 	if (env->workspace.n == 0)
 		return SP_OK;
+	rc = env_paths_workspace(env);
+	if (rc != SP_OK)
+		return rc;
 	path = mem_strndup(env->workspace.p, env->workspace.n);
 	if (path == NULL)
 		return SP_E_NOMEM;
@@ -152,10 +156,13 @@ start_seed(struct ep_env *v)
 		if (v->seed_fd < 0)
 			rc = err_from_errno(errno);
 	}
-	if (rc != SP_OK)
-		complain("%s:%u: workspace %s: %.*s%s", env->pos.file,
-		    env->pos.line, path, VIEW_ARG(buf_view(&why)),
-		    buf_len(&why) == 0 ? err_str(rc) : "");
+	/* why names it already */
+	if (rc != SP_OK && buf_len(&why) > 0)
+		complain("%s:%u: %.*s", env->workspace_pos.file,
+		    env->workspace_pos.line, VIEW_ARG(buf_view(&why)));
+	else if (rc != SP_OK)
+		complain("%s:%u: workspace %s: %s", env->workspace_pos.file,
+		    env->workspace_pos.line, path, err_str(rc));
 	mem_free(path);
 	buf_clear(&why);
 	return rc == SP_OK || rc == SP_E_NOMEM ? rc : SP_E_CONF;
@@ -382,6 +389,8 @@ start_env(struct episodes *e, const struct conf_environment *env)
 	rc = start_privilege(v);
 	if (rc == SP_OK)
 		rc = guarantee_check(&e->guarantee, env);
+	if (rc == SP_OK)
+		rc = env_paths_check(env);
 	if (rc == SP_OK)
 		rc = assets_open(env, &v->assets_fd);
 	if (rc != SP_OK || env->workspace.n == 0)

@@ -111,7 +111,8 @@ bind_one(struct sbox_why *w, int root, const char *path)
 	struct stat st;
 
 	if (lstat(path, &st) != 0)
-		return errno == ENOENT ? SP_OK /* /lib64, not everywhere */
+		/* /lib64, not everywhere; the helper has looked at others */
+		return errno == ENOENT ? SP_OK
 				       : sbox_why_errno(w, errno, "%s", path);
 	if (S_ISLNK(st.st_mode))
 		return copy_link(w, root, path);
