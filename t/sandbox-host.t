@@ -17,7 +17,7 @@ import tap  # noqa: E402
 import walls  # noqa: E402
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-NEWNS = 0x20000
+NEWNS, NEWNET = 0x20000, 0x40000000
 # socket(2) and its number; errno of who finds no such protocol
 SOCKET = {"x86_64": 41, "aarch64": 198}.get(os.uname().machine)
 NETLINK, ROUTE, NETFILTER, NO_PROTOCOL = 16, 0, 12, 93
@@ -110,6 +110,34 @@ def unbounded(tmp):
     tap.ok("not bounded" not in r.stderr, "and not with them", r.stderr)
 
 
+def without_forwarding():
+    """A network of its own, with loopback, that does not forward."""
+    if LIBC.unshare(NEWNET) != 0 or \
+            subprocess.run(["ip", "link", "set", "lo", "up"],
+                           check=False).returncode != 0:
+        os._exit(97)
+    with open("/proc/sys/net/ipv4/ip_forward", "w", encoding="utf-8") as f:
+        f.write("0")
+
+
+def ways(tmp):
+    """Where the host does not forward, auto is the relay; veth is warned."""
+    for way, tcp, code, want in (
+            ("auto", "tcp", 0, "notice helper*environment work: via auto "
+             "takes the relay: * ip_forward"),
+            ("veth", "tcp", 0, "warn helper*environment work: via veth: what "
+             "is allowed does not get out: * ip_forward"),
+            ("auto", "udp", 1, "a rule for udp needs via veth, and that "
+             "* ip_forward"),
+            ("relay", "tcp", 0, None)):
+        r = start(tmp, f"egress {{ via {way}; allow {tcp} 203.0.113.0/24 443; "
+                  "}", before=without_forwarding)
+        words = (want or "").replace(" * ", "*").split("*")
+        tap.ok(r.returncode == code and all(x in r.stderr for x in words) and
+               (want or "forward" not in r.stderr),
+               f"no forwarding: via {way}, {tcp}", (r.returncode, r.stderr))
+
+
 def paths(tmp):
     """What an environment names and the host lacks, at its own line."""
     at = os.path.join(tmp, "sallyport.conf")
@@ -189,6 +217,7 @@ def main():
         programs(tmp)
         unbounded(tmp)
         paths(tmp)
+        ways(tmp)
         refused(tmp, "38: no control groups", "cgroup2: not mounted here",
                 "require resource_isolation;", before=without_groups)
         if SOCKET is None:

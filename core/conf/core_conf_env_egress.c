@@ -241,10 +241,11 @@ const struct conf_directive core_conf_env_egress[] = {
 	    .choices = vias,
 	    .def = "auto",
 	    .args = "auto | veth | relay",
-	    .doc = "How allowed connections leave: over a link of the host "
-		   "that nftables guards,\nor through sallyport itself, for "
-		   "tcp alone.\nWith auto it is veth where sallyport has the "
-		   "privilege, else relay." },
+	    .doc =
+		"How allowed connections leave: over a link of the host "
+		"that nftables guards,\nor through sallyport itself, for "
+		"tcp alone.\nWith auto it is veth where sallyport is root and "
+		"the host forwards, else relay." },
 	{ .name = "connections",
 	    .scopes = CONF_EGRESS,
 	    .type = CONF_NUMBER,

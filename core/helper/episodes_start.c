@@ -297,37 +297,66 @@ start_disk(const struct ep_env *v)
 }
 
 /*
- * An ordinary user has no link to the host: what leaves goes through the
- * relay, which carries tcp alone.
+ * What leaves goes through the relay, which carries tcp alone: an ordinary
+ * user has no link to the host, and root none where the host does not forward.
  */
 static int
-start_ordinary(const struct ep_env *v)
+start_relay(const struct ep_env *v)
 {
 	const struct conf_environment *env = v->env;
-	const struct buf *why = &v->e->guarantee.text[GUARANTEE_RELAY];
-	bool udp = false;
+	const struct guarantee *g = &v->e->guarantee;
+	struct view veth = buf_view(&g->text[GUARANTEE_VETH]);
+	bool root = v->e->world.privileged, udp = false;
 	size_t i;
 
 	for (i = 0; i < env->rules_n; i++)
 		udp = udp ||
 		    (!env->rules[i].is_host &&
 			env->rules[i].proto == IPPROTO_UDP);
-	if (env->has_egress && env->via == CONF_ENV_VIA_VETH)
-		complain("%s:%u: environment \"%.*s\": via veth needs a start "
-			 "as root; expected via relay",
-		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
-	else if (udp)
+	if (udp)
 		complain("%s:%u: environment \"%.*s\": a rule for udp needs "
-			 "via veth, and that a start as root",
-		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
-	else if (env->has_egress && !v->e->guarantee.have[GUARANTEE_RELAY])
+			 "via veth, and that %.*s",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
+		    VIEW_ARG(root ? veth : VIEW("a start as root")));
+	else if (!g->have[GUARANTEE_RELAY])
 		complain("%s:%u: environment \"%.*s\": egress cannot be had: "
 			 "%.*s",
 		    env->pos.file, env->pos.line, VIEW_ARG(env->name),
-		    VIEW_ARG(buf_view(why)));
+		    VIEW_ARG(buf_view(&g->text[GUARANTEE_RELAY])));
 	else
-		return start_unbounded(v);
+		return SP_OK;
 	return SP_E_CONF;
+}
+
+/* By which way what leaves does, and whether that can be had. */
+static int
+start_way(const struct ep_env *v)
+{
+	const struct conf_environment *env = v->env;
+	const struct guarantee *g = &v->e->guarantee;
+	struct view why = buf_view(&g->text[GUARANTEE_VETH]);
+
+	if (!env->has_egress)
+		return SP_OK;
+	if (!v->e->world.privileged && env->via == CONF_ENV_VIA_VETH) {
+		complain("%s:%u: environment \"%.*s\": via veth needs a start "
+			 "as root; expected via relay",
+		    env->pos.file, env->pos.line, VIEW_ARG(env->name));
+		return SP_E_CONF;
+	}
+	if (!v->e->world.privileged)
+		return start_relay(v);
+	if (g->have[GUARANTEE_VETH] || env->via == CONF_ENV_VIA_RELAY)
+		return SP_OK;
+	if (env->via == CONF_ENV_VIA_VETH) {
+		log_warn("environment %s: via veth: what is allowed does not "
+			 "get out: %.*s",
+		    v->name, VIEW_ARG(why));
+		return SP_OK;
+	}
+	log_notice("environment %s: via auto takes the relay: %.*s", v->name,
+	    VIEW_ARG(why));
+	return start_relay(v);
 }
 
 /* What cannot be had at all, whatever is required. */
@@ -358,7 +387,8 @@ start_privilege(const struct ep_env *v)
 		    VIEW_ARG(buf_view(&g->text[f])));
 		return SP_E_CONF;
 	}
-	return v->e->world.privileged ? start_unbounded(v) : start_ordinary(v);
+	rc = start_way(v);
+	return rc == SP_OK ? start_unbounded(v) : rc;
 }
 
 static int
@@ -378,8 +408,7 @@ start_env(struct episodes *e, const struct conf_environment *env)
 	v->e = e;
 	v->env = env;
 	v->seed_fd = v->assets_fd = -1;
-	v->via_veth = env->has_egress && env->via != CONF_ENV_VIA_RELAY &&
-	    e->world.privileged;
+	v->via_veth = env->has_egress && guarantee_veth(&e->guarantee, env);
 	(void)snprintf(v->name, sizeof(v->name), "%.*s", VIEW_ARG(env->name));
 	v->places_n = sandbox_plan_places(env);
 	v->places = mem_calloc(v->places_n, sizeof(v->places[0]));

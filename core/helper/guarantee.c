@@ -199,7 +199,7 @@ probe_net(struct guarantee *g, const struct guarantee_world *w)
 		    w->wants_veth ? 1 : -1);
 	if (rc == SP_OK)
 		rc = probe_one(g, GUARANTEE_RELAY, relay, probe,
-		    w->wants_relay ? how : -1);
+		    w->wants_relay || !g->have[GUARANTEE_VETH] ? how : -1);
 	return rc;
 }
 
@@ -255,17 +255,19 @@ guarantee_clear(struct guarantee *g)
 		buf_clear(&g->text[i]);
 }
 
-static bool
-takes_veth(const struct guarantee *g, const struct conf_environment *env)
+bool
+guarantee_veth(const struct guarantee *g, const struct conf_environment *env)
 {
-	return g->have[GUARANTEE_ROOT] && env->via != CONF_ENV_VIA_RELAY;
+	if (!g->have[GUARANTEE_ROOT] || env->via == CONF_ENV_VIA_RELAY)
+		return false;
+	return env->via == CONF_ENV_VIA_VETH || g->have[GUARANTEE_VETH];
 }
 
 static bool
 is_needed(const struct guarantee *g, const struct conf_environment *env,
     unsigned f)
 {
-	bool veth = takes_veth(g, env);
+	bool veth = guarantee_veth(g, env);
 
 	switch (f) {
 	case GUARANTEE_VETH:
@@ -312,7 +314,7 @@ row_means(const struct guarantee *g, const struct conf_environment *env,
 		if (!env->has_egress)
 			return "a network namespace of its own with no device "
 			       "but loopback";
-		return takes_veth(g, env)
+		return guarantee_veth(g, env)
 		    ? "a network namespace of its own; a veth pair, and "
 		      "nftables with default deny at both ends"
 		    : "a network namespace of its own without a way out; "

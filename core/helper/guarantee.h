@@ -57,6 +57,9 @@ void guarantee_clear(struct guarantee *g);
  */
 int guarantee_check(const struct guarantee *g,
     const struct conf_environment *env) must_check;
+/* Whether its egress goes over a link: `via auto` does where the host can. */
+bool guarantee_veth(const struct guarantee *g,
+    const struct conf_environment *env) must_check;
 /* The table: guarantee, required, provided, by what means; 0; SP_E_*. */
 int guarantee_table(const struct guarantee *g,
     const struct conf_environment *env, struct buf *out) must_check;

@@ -47,7 +47,11 @@ test_ways(void)
 	env.via = CONF_ENV_VIA_VETH;
 	check_is(SP_E_CONF, "no forwarding", "veth cannot be had");
 	env.via = CONF_ENV_VIA_AUTO;
-	check_is(SP_E_CONF, "no forwarding", "which is root's own choice");
+	check_is(SP_OK, NULL, "where the choice is ours it is the relay");
+	tap_ok(!guarantee_veth(&g, &env), "which is taken");
+	g.have[GUARANTEE_VETH] = true;
+	tap_ok(guarantee_veth(&g, &env), "and not where the host forwards");
+	g.have[GUARANTEE_VETH] = false;
 	env.via = CONF_ENV_VIA_RELAY;
 	check_is(SP_OK, NULL, "a relay needs none");
 	env.has_egress = false;
