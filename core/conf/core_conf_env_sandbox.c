@@ -205,7 +205,8 @@ const struct conf_directive core_conf_env_sandbox[] = {
 		   "are each episode's own.\nThe workspace, HOME, /tmp and "
 		   "/dev/shm are there in any case.\n"
 		   "What read_only has in one of them is seen there, and "
-		   "stays read-only." },
+		   "stays read-only.\n"
+		   "None lies in /usr, /bin, /sbin, /lib, /lib64 or /etc." },
 	{ .name = "uid",
 	    .scopes = CONF_SANDBOX,
 	    .type = CONF_CUSTOM,
@@ -360,14 +361,14 @@ static bool
 is_system(struct view path)
 {
 	static const char *const dirs[] = { "/usr", "/bin", "/sbin", "/lib",
-		"/lib64" };
+		"/lib64", "/etc" };
 	size_t i;
 
 	for (i = 0; i < sizeof(dirs) / sizeof(*dirs); i++) {
-		if (view_eq(path, view_str(dirs[i])))
+		if (core_conf_env_check_within(path, view_str(dirs[i])))
 			return true;
 	}
-	return core_conf_env_check_within(path, VIEW("/etc"));
+	return false;
 }
 
 /*
