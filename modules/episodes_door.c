@@ -90,6 +90,8 @@ episodes_door_fail_refused(struct episodes_call *c, unsigned refusal,
 		    "workspace restore refused" },
 		[SANDBOX_REFUSED_STATE] = { 409, "episode_busy",
 		    "not now: the episode is being reset, or ends" },
+		[SANDBOX_REFUSED_UNSUPPORTED] = { 501, "not_supported",
+		    "this host cannot do that" },
 	};
 
 	if (refusal >= sizeof(rows) / sizeof(rows[0]) || refusal == 0)

@@ -117,6 +117,8 @@ fail(struct episodes_call *c, enum sandbox_file_result result, struct view what)
 		[SANDBOX_FILE_NO_LAYERS] = { 501, "no_layers",
 		    "with enforcement local the workspace has no layers to "
 		    "compare: diff needs enforcement linux" },
+		[SANDBOX_FILE_UNSUPPORTED] = { 501, "not_supported",
+		    "this host cannot do that" },
 	};
 
 	if (result >= sizeof(rows) / sizeof(rows[0]) ||

@@ -316,8 +316,14 @@ def test_grading(group):
     with daemon(more):
         e = new()
         r = ctl("grade", e)
-        tap.ok(r.returncode == 125 and "there are no control groups"
+        tap.ok(r.returncode == 125 and "no control group to be frozen"
                in r.stderr, "grading needs control groups", r.stderr)
+        for args in (("freeze", e), ("diff", "--frozen", e)):
+            r = ctl(*args)
+            tap.ok(r.returncode != 0 and "501" in r.stderr and
+                   "no control group to be frozen by: start sallyport as root"
+                   in r.stderr, f"{args[0]}: there is no freezing there",
+                   (r.returncode, r.stderr))
     if group is None:
         tap.skip("grading in a group of one's own", "none can be made")
         return

@@ -309,7 +309,11 @@ episode_op_done(struct episode_op *op, unsigned refusal, struct view what)
 	if (done != NULL)
 		done(arg, ep, refusal, what);
 	else if (file != NULL)
-		file(arg, ep, SANDBOX_FILE_FAILED, 0, -1, what);
+		file(arg, ep,
+		    refusal == SANDBOX_REFUSED_UNSUPPORTED
+			? SANDBOX_FILE_UNSUPPORTED
+			: SANDBOX_FILE_FAILED,
+		    0, -1, what);
 	else if (connected != NULL)
 		connected(arg, ep, -1, 0, what);
 }

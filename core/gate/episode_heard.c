@@ -279,17 +279,21 @@ heard_frozen(struct episode_set *s, struct channel_msg *m, struct wire *w)
 	(void)wire_u32(w);
 	request = wire_u32(w);
 	how = wire_u8(w);
-	if (wire_done(w) != SP_OK || how > SANDBOX_FROZEN_FAILED)
+	if (wire_done(w) != SP_OK || how > SANDBOX_FROZEN_NEVER)
 		return SP_E_PROTO;
 	op = op_find(s, request);
 	if (op == NULL || op->type != MESSAGE_EPISODE_FREEZE)
 		return op == NULL ? SP_OK : SP_E_PROTO;
-	if (how != SANDBOX_FROZEN_FAILED)
+	if (how == SANDBOX_FROZEN_FAILED) {
+		episode_op_done(op, SANDBOX_REFUSED_FAILED,
+		    VIEW("it did not freeze in time"));
+	} else if (how == SANDBOX_FROZEN_NEVER) {
+		episode_op_done(op, SANDBOX_REFUSED_UNSUPPORTED,
+		    VIEW(SANDBOX_FROZEN_NEVER_TEXT));
+	} else {
 		episode_note_frozen(op->ep, how == SANDBOX_FROZEN);
-	episode_op_done(op,
-	    how == SANDBOX_FROZEN_FAILED ? SANDBOX_REFUSED_FAILED : 0,
-	    how == SANDBOX_FROZEN_FAILED ? VIEW("it did not freeze in time")
-					 : VIEW_NONE);
+		episode_op_done(op, 0, VIEW_NONE);
+	}
 	return SP_OK;
 }
 

@@ -167,6 +167,7 @@ file_result(enum sandbox_file_result r)
 	case SANDBOX_FILE_BUSY:
 	case SANDBOX_FILE_FAILED:
 	case SANDBOX_FILE_NO_LAYERS:
+	case SANDBOX_FILE_UNSUPPORTED:
 		break;
 	}
 	return GRADING_FAILED;

@@ -271,8 +271,10 @@ grade_on_hold(void *arg, bool frozen)
 
 	if (!frozen) {
 		grade_lost(g,
-		    "the episode cannot be frozen: what runs in it does not "
-		    "stop in time, or there are no control groups");
+		    hold_never(g->ep->hold)
+			? SANDBOX_FROZEN_NEVER_TEXT
+			: "the episode cannot be frozen: what runs in it does "
+			  "not stop in time");
 		return;
 	}
 	failpoint_reach("grade.frozen");

@@ -26,12 +26,17 @@ file_free(struct grade_file *f)
 }
 
 static void
-file_refuse(struct grade_file *f, const char *why)
+file_refuse_as(struct grade_file *f, enum sandbox_refusal how, const char *why)
 {
 	if (!f->muted)
-		episodes_tell_refused(f->ep->e, f->request,
-		    SANDBOX_REFUSED_FAILED, view_str(why));
+		episodes_tell_refused(f->ep->e, f->request, how, view_str(why));
 	file_free(f);
+}
+
+static void
+file_refuse(struct grade_file *f, const char *why)
+{
+	file_refuse_as(f, SANDBOX_REFUSED_FAILED, why);
 }
 
 static struct grade_file *
@@ -76,7 +81,13 @@ diff_on_hold(void *arg, bool frozen)
 	int rc;
 
 	if (!frozen) {
-		file_refuse(f, "the episode cannot be frozen");
+		if (hold_never(f->ep->hold))
+			file_refuse_as(f, SANDBOX_REFUSED_UNSUPPORTED,
+			    SANDBOX_FROZEN_NEVER_TEXT);
+		else
+			file_refuse(f,
+			    "the episode cannot be frozen: what runs in it "
+			    "does not stop in time");
 		return;
 	}
 	rc = wire_put_u8(&b, SANDBOX_FILE_DIFF);

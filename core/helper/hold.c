@@ -41,6 +41,7 @@ struct hold {
 	enum hold_state state;
 	bool asked; /* by the reactor */
 	bool failed; /* a keeper's answer, of those that come */
+	bool never; /* and that it has no means */
 	unsigned holders; /* of our own */
 	unsigned open; /* answers to come */
 	TAILQ_HEAD(, hold_wait) waits;
@@ -234,7 +235,9 @@ hold_complete(struct hold *h)
 		if (failed)
 			h->asked = false;
 		hold_answer(h, true,
-		    failed ? SANDBOX_FROZEN_FAILED : SANDBOX_FROZEN);
+		    !failed        ? SANDBOX_FROZEN
+			: h->never ? SANDBOX_FROZEN_NEVER
+				   : SANDBOX_FROZEN_FAILED);
 		hold_tell(h, !failed);
 	} else {
 		h->state = HOLD_THAWED;
@@ -259,6 +262,7 @@ hold_on_frozen(void *arg, const struct channel_msg *m, struct view rest, int fd)
 	wire_init(&w, rest);
 	(void)wire_u8(&w);
 	en = wire_u32(&w);
+	h->never = h->never || en == EOPNOTSUPP;
 	/* what never freezes need not be thawed */
 	if (en == EOPNOTSUPP && h->state == HOLD_THAWING)
 		en = 0;
@@ -278,7 +282,7 @@ hold_turn(struct hold *h, bool on)
 	int rc;
 
 	h->state = on ? HOLD_FREEZING : HOLD_THAWING;
-	h->failed = false;
+	h->failed = h->never = false;
 	h->open = 1;
 	poller_timer_set(h->late, HOLD_MS);
 	for (i = 0; i < HOLD_SHARING; i++) {
@@ -353,6 +357,12 @@ hold_release(struct hold *h, struct hold_wait *w)
 	h->holders--;
 	hold_advance(h);
 	hold_flush(h);
+}
+
+bool
+hold_never(const struct hold *h)
+{
+	return h->never;
 }
 
 void

@@ -39,6 +39,8 @@ void hold_free(struct hold *h); /* NULL allowed */
  * Returns: 0; SP_E_STATE the slot is not READY.
  */
 int hold_take(struct hold *h, struct hold_wait *w) must_check;
+/* In done() of one that is not frozen: there is no means to freeze it by. */
+bool hold_never(const struct hold *h) must_check;
 /* Also of one that still waits, or does neither. */
 void hold_release(struct hold *h, struct hold_wait *w);
 /*

@@ -159,6 +159,7 @@ enum sandbox_file_result {
 	SANDBOX_FILE_BUSY, /* changed under the reader */
 	SANDBOX_FILE_FAILED,
 	SANDBOX_FILE_NO_LAYERS, /* enforcement local: nothing to compare */
+	SANDBOX_FILE_UNSUPPORTED, /* the reactor's own: it was refused so */
 };
 
 /* What an entry of a file system is. */
@@ -249,10 +250,20 @@ enum sandbox_refusal {
 	SANDBOX_REFUSED_FAILED, /* building failed: text names the stage */
 	SANDBOX_REFUSED_UNCLEAN, /* the old cgroup did not empty */
 	SANDBOX_REFUSED_STATE, /* not now: it is being reset, or ends */
+	SANDBOX_REFUSED_UNSUPPORTED, /* never on this host: text says why */
 };
 
 /* EPISODE_FROZEN. */
-enum sandbox_frozen { SANDBOX_THAWED, SANDBOX_FROZEN, SANDBOX_FROZEN_FAILED };
+enum sandbox_frozen {
+	SANDBOX_THAWED,
+	SANDBOX_FROZEN,
+	SANDBOX_FROZEN_FAILED,
+	SANDBOX_FROZEN_NEVER, /* there is no control group */
+};
+/* What helps against SANDBOX_FROZEN_NEVER. */
+#define SANDBOX_FROZEN_NEVER_TEXT \
+	"the episode has no control group to be frozen by: start sallyport " \
+	"as root, or with a group delegated (systemd: Delegate=yes)"
 
 /* KEEPER_EVENT. */
 enum sandbox_event {
