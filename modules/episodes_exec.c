@@ -330,6 +330,19 @@ say_because(struct episodes_exec *x)
 		    VIEW_ARG(worker_why(w)));
 }
 
+/* Lost: somebody's wish, or the sandbox died of itself. */
+static void
+say_lost(struct episodes_exec *x)
+{
+	const struct episode *ep =
+	    x->fresh ? fresh_episode(x) : episodes_door_find(x->c);
+
+	if (ep != NULL && ep->state == EPISODE_RESETTING)
+		(void)!buf_add_str(&x->because, "the episode was reset");
+	else if (ep != NULL && ep->state == EPISODE_ENDING)
+		(void)!buf_add_str(&x->because, "the episode was ended");
+}
+
 static void
 on_exited(void *arg, const struct process_exit *e)
 {
@@ -339,6 +352,8 @@ on_exited(void *arg, const struct process_exit *e)
 	/* a worker's failure is all that kills them all */
 	if (e->swept && e->end == SANDBOX_END_SIGNAL && e->status == SIGKILL)
 		say_because(x);
+	else if (e->end == SANDBOX_END_LOST)
+		say_lost(x);
 	finish(x);
 }
 

@@ -212,6 +212,22 @@ def statuses(d):
                        'echo "$A $PWD $SP_TEST_GONE"')
     tap.eq((rc, out), (0, b"b c /tmp \n"), "its environment, its folder")
     tap.eq(d.ctl("exec", "echo")[0], 125, "no command is usage")
+    for args, want in (
+            (("reset",), b"reset: expected the id of one episode, got nothing"),
+            (("diff", "--json", "--frozen"),
+             b"diff: expected the id of one episode, got nothing"),
+            (("exec", "--env", "=x", "echo", "--", "true"),
+             b'exec: --env "=x": expected NAME=VALUE'),
+            (("exec", "--cwd"), b'option "--cwd": expected a value'),
+            (("exec", "--no", "x", "echo", "--", "true"),
+             b'option "--no": expected --keep'),
+            (("guarantees", "x"),
+             b'guarantees: expected options alone, got "x"'),
+            (("episodes", "end", "x"),
+             b'episodes: expected list, or create')):
+        rc, _, err = d.ctl(*args)
+        tap.ok(rc in (2, 125) and want in err and b"usage:" in err,
+               "what is wrong is said: " + " ".join(args), (rc, err))
     tap.eq(d.episodes(), [], "no episode is left")
 
 
@@ -354,8 +370,15 @@ def stays(d):
     tap.eq(d.ctl("freeze", me)[0], 0, "freeze")
     tap.eq([x["frozen"] for x in d.episodes()], [True], "is frozen")
     tap.eq(d.ctl("thaw", me)[0], 0, "thaw")
+    cut = d.spawn("exec", "--in", me, "--", "/bin/sh", "-c",
+                  "echo up; sleep 600", stdin=subprocess.DEVNULL)
+    tap.eq(cut.stdout.readline(), b"up\n", "a command in it")
     rc, _, err = d.ctl("reset", me)
     tap.eq(rc, 0, "reset")
+    _, err = cut.communicate(timeout=gate.PATIENCE)
+    tap.ok(cut.returncode == 125 and b"the episode was reset" in err and
+           b"lost" not in err, "which says why the command is cut",
+           (cut.returncode, err))
     tap.eq(d.ctl("diff", me), (0, b"", b""), "nothing has changed")
     tap.eq(d.ctl("exec", "--in", me, "--", "/bin/sh", "-c",
                  "cat hello; ls /tmp"), (0, b"hello\n", b""),

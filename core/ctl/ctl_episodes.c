@@ -36,10 +36,18 @@ const char ctl_episodes_usage[] =
     "       sallyportctl logs [--json] ID [-f]\n"
     "       sallyportctl worker ID [reset | step | state | mcp [JSON]]\n";
 
+/* What was given, and what belongs there. */
 static int
-usage(void)
+usage(int argc, char **argv, const char *expected)
 {
-	(void)fprintf(stderr, "usage:\n%s", ctl_episodes_usage);
+	int i;
+
+	(void)fprintf(stderr, "sallyportctl: %s: expected %s, got", argv[0],
+	    expected);
+	for (i = 1; i < argc; i++)
+		(void)fprintf(stderr, " \"%s\"", argv[i]);
+	(void)fprintf(stderr, "%s\nusage:\n%s", argc < 2 ? " nothing" : "",
+	    ctl_episodes_usage);
 	return EXIT_USAGE;
 }
 
@@ -273,11 +281,16 @@ episodes(int argc, char **argv)
 	int status;
 
 	argc -= json;
+	if (json)
+		argv[1] = argv[0];
 	argv += json;
 	if (argc == 1 || (argc == 2 && strcmp(argv[1], "list") == 0))
 		return list(json);
-	if ((argc != 3 && argc != 4) || strcmp(argv[1], "create") != 0)
-		return usage();
+	if ((argc != 3 && argc != 4) || strcmp(argv[1], "create") != 0) {
+		return usage(argc, argv,
+		    "list, or create with an environment and perhaps an id "
+		    "(what ends one is sallyportctl end ID)");
+	}
 	status = ctl_episodes_create(argv[2], argc == 4 ? argv[3] : NULL, &out);
 	if (status == 0 && json) {
 		status = print(buf_view(&out));
@@ -303,7 +316,7 @@ change(int argc, char **argv)
 	int status = EXIT_USAGE, rc;
 
 	if (argc != 2)
-		return usage();
+		return usage(argc, argv, "the id of one episode");
 	rc = end ? SP_OK : buf_printf(&what, "/%s", argv[0]);
 	if (rc == SP_OK)
 		rc = buf_add_char(&what, '\0');
@@ -401,9 +414,10 @@ diff_or_events(int argc, char **argv)
 	int status, rc;
 
 	argc -= json + frozen;
+	argv[json + frozen] = argv[0];
 	argv += json + frozen;
 	if (argc != 2)
-		return usage();
+		return usage(argc, argv, "the id of one episode");
 	rc = put_rest(&rest, argv[1],
 	    frozen     ? "/diff?frozen=1"
 		: diff ? "/diff"
@@ -444,7 +458,7 @@ logs(int argc, char **argv)
 	int status, rc;
 
 	if (argc != 2 + json + follow)
-		return usage();
+		return usage(argc, argv, "the id of one episode");
 	rc = put_rest(&rest, argv[1 + json],
 	    follow ? "/logs?follow=1" : "/logs", NULL);
 	p.rest = buf_view(&rest).p;
@@ -484,7 +498,7 @@ read_or_put(int argc, char **argv)
 	int status, rc;
 
 	if (argc != 3)
-		return usage();
+		return usage(argc, argv, "the id of an episode and a path");
 	/* as diff prints it, or as a program inside has it */
 	rc = put_rest(&rest, argv[1],
 	    argv[2][0] == '/' ? "/files?path=" : "/files?path=/workspace/",
@@ -531,7 +545,9 @@ worker(int argc, char **argv)
 	int status, rc;
 
 	if (argc < 2 || argc > 4)
-		return usage();
+		return usage(argc, argv,
+		    "the id of an episode, and perhaps reset, step, state or "
+		    "mcp");
 	rc = put_rest(&rest, argv[1], "/worker", NULL);
 	if (rc == SP_OK && argc > 2)
 		rc = put_operation(&in, argv[2], argc > 3 ? argv[3] : NULL);
@@ -609,9 +625,12 @@ grade(int argc, char **argv)
 	int status, rc;
 
 	argc -= json;
+	if (json)
+		argv[1] = argv[0];
 	argv += json;
 	if (argc != 2 && argc != 3)
-		return usage();
+		return usage(argc, argv,
+		    "the id of an episode, and perhaps a process");
 	rc = put_rest(&rest, argv[1], "/grade", NULL);
 	if (rc == SP_OK)
 		rc = grade_body(argc == 3 ? argv[2] : NULL, &body);
@@ -655,5 +674,5 @@ ctl_episodes(int argc, char **argv)
 	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (strcmp(argv[0], rows[i].name) == 0)
 			return rows[i].run(argc, argv);
-	return usage();
+	return usage(argc, argv, "a command");
 }

@@ -95,16 +95,37 @@ fail(const char *what, int rc)
 
 /* ---- what is asked -------------------------------------------------------- */
 
+static bool
+id_is_plain(const char *id)
+{
+	return id[strspn(id,
+		   "abcdefghijklmnopqrstuvwxyz"
+		   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0' &&
+	    id[0] != '\0' && strcmp(id, "-") != 0;
+}
+
+static int
+wrong(const char *what, const char *got, const char *expected)
+{
+	(void)fprintf(stderr, "sallyportctl: exec: %s \"%s\": expected %s\n",
+	    what, got, expected);
+	return SP_E_ARG;
+}
+
 static int
 take_env(struct exec *x, const char *v)
 {
+	static const char plain[] =
+	    "NAME=VALUE or NAME, the name without spaces, quotes, backslashes";
 	const char *p;
 
-	if (v[0] == '\0' || v[0] == '=' || x->env_n == ENV_MAX)
-		return SP_E_ARG;
+	if (x->env_n == ENV_MAX)
+		return wrong("--env", v, "fewer of them");
+	if (v[0] == '\0' || v[0] == '=')
+		return wrong("--env", v, plain);
 	for (p = v; *p != '\0' && *p != '='; p++)
 		if (*p <= ' ' || *p > '~' || *p == '"' || *p == '\\')
-			return SP_E_ARG;
+			return wrong("--env", v, plain);
 	if (strchr(v, '=') == NULL && getenv(v) == NULL)
 		return SP_OK; /* as it is here: not set */
 	x->env[x->env_n++] = v;
@@ -128,7 +149,7 @@ static int
 take_option(struct exec *x, const char *name, const char *v)
 {
 	if (v == NULL)
-		return SP_E_ARG;
+		return wrong("option", name, "a value after it");
 	if (strcmp(name, "--env") == 0)
 		return take_env(x, v);
 	if (strcmp(name, "--cwd") == 0)
@@ -138,7 +159,8 @@ take_option(struct exec *x, const char *name, const char *v)
 	else if (strcmp(name, "--timeout") == 0)
 		return take_timeout(x, v);
 	else
-		return SP_E_ARG;
+		return wrong("option", name,
+		    "--keep, --worker, --env, --cwd, --in or --timeout");
 	return SP_OK;
 }
 
@@ -167,8 +189,15 @@ read_options(struct exec *x, char **argv)
 		}
 	}
 	x->argv = &argv[i];
-	if (argv[i] == NULL || (x->environment == NULL) == (x->in == NULL))
-		return SP_E_ARG;
+	if (x->environment != NULL && x->in != NULL)
+		return wrong("environment", x->environment,
+		    "none beside --in, which names an episode");
+	if (x->environment == NULL && x->in == NULL)
+		return wrong("environment", "", "one, or --in ID");
+	if (argv[i] == NULL)
+		return wrong("command", "", "a program and its arguments");
+	if (x->in != NULL && !id_is_plain(x->in))
+		return wrong("--in", x->in, "the id of an episode");
 	return SP_OK;
 }
 
@@ -506,6 +535,8 @@ exit_status(const struct exec *x)
 	v = ctl_record_get(word, VIEW("because"));
 	if (v.n > 0)
 		say("killed: ", v);
+	if (v.n > 0 && view_eq(end, VIEW("\"lost\"")))
+		return EXIT_SANDBOX;
 	if (view_eq(end, VIEW("\"signal\"")))
 		return EXIT_SIGNAL +
 		    (int)ctl_record_number(
@@ -620,15 +651,6 @@ keep(const struct exec *x, struct buf *id)
 	return status;
 }
 
-static bool
-id_is_plain(const char *id)
-{
-	return id[strspn(id,
-		   "abcdefghijklmnopqrstuvwxyz"
-		   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")] == '\0' &&
-	    id[0] != '\0' && strcmp(id, "-") != 0;
-}
-
 int
 ctl_exec(int argc, char **argv)
 {
@@ -642,8 +664,7 @@ ctl_exec(int argc, char **argv)
 	int status = 0;
 
 	(void)argc;
-	if (read_options(&x, argv) != SP_OK ||
-	    (x.in != NULL && !id_is_plain(x.in)))
+	if (read_options(&x, argv) != SP_OK)
 		return usage();
 	if (catch_signals(&x) != SP_OK)
 		return fail("signals", SP_E_SYS);

@@ -28,6 +28,9 @@ ask_and(int argc, char **argv, struct ctl_http_params what,
 	int rc = ctl_ask_options(&a, argc, argv, what.location, &said);
 
 	if (rc == 0 && optind != argc) {
+		(void)fprintf(stderr,
+		    "sallyportctl: %s: expected options alone, got \"%s\"\n",
+		    argv[0], argv[optind]);
 		rc = CTL_ASK_USAGE;
 		said = false;
 	}
