@@ -222,6 +222,26 @@ def agent(d, ep):
            "inside there is the agent's door alone" + err)
 
 
+def deep(d, ep):
+    """Directories in directories hide nothing of what lies above them."""
+    d.ctl("exec", "--in", ep, "--", "/usr/bin/python3", "-c", """
+import os
+open("/workspace/cheat", "w").close()
+for i in range(9000):
+    os.mkdir("d"); os.chdir("d")
+""")
+    got = d.grade("fs_diff")
+    by = {x["path"]: x for x in got if isinstance(x, dict)}
+    cut = [x for x in by.values() if x.get("unreadable")]
+    tap.ok("/workspace/cheat" in by and len(cut) == 1 and
+           cut[0]["path"] == "/workspace" + "/d" * 1921,
+           "9000 directories deep: cut, and all else is told",
+           (got if not by else cut, len(by)))
+    rc, out, err = d.ctl("diff", "--json", ep)
+    tap.ok(rc == 0 and '"cheat"' in out and '"unreadable":true' in out,
+           "and by diff", (rc, err))
+
+
 def resets(d, ep):
     tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
     tap.eq(d.grade("fs_diff"), [], "nothing is left of it")
@@ -256,6 +276,7 @@ def main():
         tools(d)
         grading(d, ep)
         agent(d, ep)
+        deep(d, ep)
         resets(d, ep)
         same_token(folder)
     tap.done()

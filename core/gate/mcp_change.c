@@ -7,7 +7,7 @@
 #include "ipc/wire.h"
 #include "json/jwrite.h"
 
-enum { CHANGE_PATH_MAX = 4096 };
+enum { CHANGE_PATH_MAX = 4096 + 64 }; /* with the workspace before it */
 
 /* A string of JSON that keeps bytes which are not UTF-8. */
 static int
@@ -77,7 +77,7 @@ int
 mcp_change_list(struct view records, const struct conf_list *globs,
     struct buf *out)
 {
-	struct buf path = BUF_INIT(CHANGE_PATH_MAX + 64);
+	struct buf path = BUF_INIT(CHANGE_PATH_MAX);
 	struct sandbox_change c;
 	struct wire w;
 	size_t n = 0;

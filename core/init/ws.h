@@ -15,6 +15,8 @@ enum {
 	WS_READ_MAX = 64 * 1024 * 1024, /* bytes, whatever was asked for */
 	WS_RECORDS_MAX = 64 * 1024 * 1024, /* bytes of a list or a diff */
 	WS_DEPTH_MAX = 4096, /* directories that a put makes */
+	WS_DIFF_PATH_MAX = 3840, /* bytes of a directory's path in a diff: with
+				    a name in it PATH_MAX at most */
 };
 
 /*
@@ -84,7 +86,11 @@ void ws_remove(const struct ws *w, const char *path, uint64_t deadline_ms,
  * What differs in the workspace from its seed, as sandbox_change records; the
  * same tree gives the same text.  What was only copied up, or touched, is none.
  * Its cost is in the changes.  The caller has frozen the sandbox.
- * Parameters: bounds, entries (TOO_LARGE), time; compared bytes: what lies
+ * A directory of a path over WS_DIFF_PATH_MAX is told as UNREADABLE, and so are
+ * those of shorter ones, down to all that there are, where the records would
+ * be over WS_RECORDS_MAX or the entries over the bound.  TOO_LARGE: what lies
+ * in the workspace itself is.
+ * Parameters: bounds, entries, time; compared bytes: what lies
  *          beyond is told as UNCOMPARED.  BUSY: it changed nevertheless.
  *          NO_LAYERS: there is no upper layer.
  */

@@ -13,7 +13,14 @@
 #include "os/tree_attr.h"
 #include "os/tree_stack.h"
 
-enum { CHUNK_BYTES = 64 * 1024, PATH_BYTES_MAX = 64 * 1024 * 1024 };
+enum { CHUNK_BYTES = 64 * 1024, PATH_BYTES_MAX = 8 * 1024 };
+
+/*
+ * Each record has a whole path, so that what lies deep makes all of it too
+ * much.  Directories of longer paths are not gone into; where it is too much
+ * nevertheless, all begins anew with the next of these.
+ */
+static const size_t path_limits[] = { WS_DIFF_PATH_MAX, 1024, 256, 0 };
 
 /*
  * Only the upper layer is walked; the lower one is gone down beside it as far
@@ -31,6 +38,7 @@ struct differ {
 	size_t depth; /* of the directory that is walked */
 	size_t missing; /* from this depth on the lower layer has none */
 	size_t pure; /* from this depth on the lower one does not show */
+	size_t path_max; /* directories of longer paths are not gone into */
 	uint64_t compared, deleted;
 	char *a, *b; /* chunks of two files */
 };
@@ -71,6 +79,15 @@ emit(struct differ *d, struct view path, unsigned kind, const struct stat *st,
 	return sandbox_msg_change_put(&d->out, &c);
 }
 
+/* Of a directory that is not gone into; else 0. */
+static unsigned
+cut(const struct differ *d, struct view path, const struct stat *st)
+{
+	return S_ISDIR(st->st_mode) && path.n > d->path_max
+	    ? SANDBOX_CHANGE_UNREADABLE
+	    : 0;
+}
+
 /* ---- what is gone ------------------------------------------------------- */
 
 struct gone {
@@ -83,6 +100,7 @@ gone_entry(void *arg, const struct tree_entry *e)
 {
 	struct gone *g = arg;
 	struct buf *path = &g->d->path;
+	unsigned flags;
 	int rc;
 
 	if (g->d->bounds->entries != 0 &&
@@ -92,9 +110,10 @@ gone_entry(void *arg, const struct tree_entry *e)
 	rc = buf_add_char(path, '/');
 	if (rc == SP_OK)
 		rc = buf_add_view(path, e->path);
+	flags = cut(g->d, buf_view(path), &e->st);
 	if (rc == SP_OK)
-		rc = emit(g->d, buf_view(path), SANDBOX_DELETED, &e->st, 0);
-	return rc;
+		rc = emit(g->d, buf_view(path), SANDBOX_DELETED, &e->st, flags);
+	return rc == SP_OK && flags != 0 ? 1 : rc;
 }
 
 /* All that lies in a directory of the lower layer. */
@@ -121,9 +140,10 @@ static int
 emit_deleted(struct differ *d, struct view path, int dir, const char *name,
     const struct stat *st)
 {
-	int rc = emit(d, path, SANDBOX_DELETED, st, 0);
+	unsigned flags = cut(d, path, st);
+	int rc = emit(d, path, SANDBOX_DELETED, st, flags);
 
-	return rc == SP_OK && S_ISDIR(st->st_mode)
+	return rc == SP_OK && S_ISDIR(st->st_mode) && flags == 0
 	    ? emit_beneath(d, path, dir, name)
 	    : rc;
 }
@@ -276,7 +296,9 @@ static int
 dir_entry(struct differ *d, const struct tree_entry *e, int lower,
     const struct stat *old)
 {
-	unsigned flags = e->error != SP_OK ? SANDBOX_CHANGE_UNREADABLE : 0;
+	unsigned flags = e->error != SP_OK ? SANDBOX_CHANGE_UNREADABLE
+					   : cut(d, e->path, &e->st);
+	bool enters = flags == 0;
 	int fd = -1, rc = SP_OK;
 
 	if (old == NULL) {
@@ -288,12 +310,12 @@ dir_entry(struct differ *d, const struct tree_entry *e, int lower,
 			flags |= SANDBOX_CHANGE_MODE;
 		if (flags != 0)
 			rc = emit(d, e->path, SANDBOX_MODIFIED, &e->st, flags);
-		if (rc == SP_OK && e->error == SP_OK)
+		if (rc == SP_OK && enters)
 			rc = tree_stack_open(lower, e->name, &fd);
 	}
 	if (rc != SP_OK)
 		return rc;
-	return e->error != SP_OK ? 1 : enter(d, e, fd);
+	return enters ? enter(d, e, fd) : 1;
 }
 
 static int
@@ -302,6 +324,7 @@ diff_entry(void *arg, const struct tree_entry *e)
 	struct differ *d = arg;
 	int lower = d->missing <= d->depth ? -1 : tree_stack_top(&d->lower);
 	struct stat old;
+	unsigned flags;
 	bool had;
 	int rc;
 
@@ -316,9 +339,10 @@ diff_entry(void *arg, const struct tree_entry *e)
 		return emit(d, e->path, SANDBOX_CREATED, &e->st, 0);
 	if ((e->st.st_mode & S_IFMT) == (old.st_mode & S_IFMT))
 		return emit_if_changed(d, e, lower, &old);
-	rc = emit(d, e->path, SANDBOX_REPLACED, &e->st, 0);
+	flags = cut(d, e->path, &old);
+	rc = emit(d, e->path, SANDBOX_REPLACED, &e->st, flags);
 	/* what the directory had: none of it is in what came instead */
-	if (rc == SP_OK && S_ISDIR(old.st_mode))
+	if (rc == SP_OK && S_ISDIR(old.st_mode) && flags == 0)
 		rc = emit_beneath(d, e->path, lower, e->name);
 	return rc;
 }
@@ -376,11 +400,38 @@ diff(struct differ *d)
 	return rc == SP_E_STATE || rc == SP_E_NOTFOUND ? SP_E_AGAIN : rc;
 }
 
+static void
+differ_clear(struct differ *d)
+{
+	tree_stack_clear(&d->lower);
+	buf_clear(&d->out);
+	buf_clear(&d->path);
+	mem_free(d->a);
+	mem_free(d->b);
+}
+
+static int
+diff_within(struct differ *d, const struct ws *w,
+    const struct tree_bounds *bounds, size_t path_max)
+{
+	memset(d, 0, sizeof(*d));
+	d->w = w;
+	d->bounds = bounds;
+	d->path_max = path_max;
+	d->missing = d->pure = SIZE_MAX;
+	buf_init(&d->out, WS_RECORDS_MAX);
+	buf_init(&d->path, PATH_BYTES_MAX);
+	tree_stack_init(&d->lower);
+	return diff(d);
+}
+
 void
 ws_diff(const struct ws *w, const struct tree_bounds *bounds,
     struct ws_answer *a)
 {
+	const size_t n = sizeof(path_limits) / sizeof(path_limits[0]);
 	struct differ d;
+	size_t i = 0;
 	int rc;
 
 	ws_place_begin(a);
@@ -388,23 +439,21 @@ ws_diff(const struct ws *w, const struct tree_bounds *bounds,
 		a->result = SANDBOX_FILE_NO_LAYERS;
 		return;
 	}
-	memset(&d, 0, sizeof(d));
-	d.w = w;
-	d.bounds = bounds;
-	d.missing = d.pure = SIZE_MAX;
-	buf_init(&d.out, WS_RECORDS_MAX);
-	buf_init(&d.path, PATH_BYTES_MAX);
-	tree_stack_init(&d.lower);
-	rc = diff(&d);
+	rc = diff_within(&d, w, bounds, path_limits[0]);
+	while (rc == SP_E_LIMIT && ++i < n) {
+		differ_clear(&d);
+		rc = diff_within(&d, w, bounds, path_limits[i]);
+	}
 	a->size = buf_len(&d.out);
 	if (rc == SP_OK)
 		rc = fd_sealed("diff", buf_view(&d.out).p, buf_len(&d.out),
 		    &a->fd);
-	if (rc != SP_OK)
+	if (rc == SP_E_LIMIT)
+		(void)!ws_place_refuse(a, SANDBOX_FILE_TOO_LARGE,
+		    "diff: /workspace itself, without what is in its "
+		    "directories, has more than 64 MiB of changes or 2000000 "
+		    "names");
+	else if (rc != SP_OK)
 		(void)!ws_place_fail(a, rc, "diff");
-	tree_stack_clear(&d.lower);
-	buf_clear(&d.out);
-	buf_clear(&d.path);
-	mem_free(d.a);
-	mem_free(d.b);
+	differ_clear(&d);
 }

@@ -490,6 +490,97 @@ test_diff_plain(int top)
 	close(upper);
 }
 
+/* "name/name/..." in dir, n times. */
+static void
+chain(int dir, const char *name, int n)
+{
+	int at = fcntl(dir, F_DUPFD_CLOEXEC, 0), next;
+
+	while (n-- > 0) {
+		next = sub(at, name);
+		fd_close(&at);
+		at = next;
+	}
+	fd_close(&at);
+}
+
+/* How many records, how many of them unreadable; the longest path. */
+static void
+diff_counts(const struct ws *w, const struct tree_bounds *b, const char *want,
+    const char *what)
+{
+	struct buf records = BUF_INIT(1 << 26);
+	unsigned n = 0, cut = 0, top = 0;
+	struct sandbox_change c;
+	struct ws_answer a;
+	size_t longest = 0;
+	char got[128];
+	struct wire r;
+
+	ws_diff(w, b, &a);
+	is_result(&a, SANDBOX_FILE_OK, what);
+	content(&a, &records);
+	wire_init(&r, buf_view(&records));
+	while (sandbox_msg_change_get(&r, &c) == SP_OK) {
+		n++;
+		cut += (c.flags & SANDBOX_CHANGE_UNREADABLE) != 0;
+		top += view_eq(c.path, VIEW("cheat"));
+		longest = c.path.n > longest ? c.path.n : longest;
+	}
+	(void)snprintf(got, sizeof(got), "%u %u %zu %u", n, cut, longest, top);
+	tap_is_str(got, want, what);
+	buf_clear(&records);
+}
+
+/* What lies deep, or is much, hides nothing of what lies above. */
+static void
+test_diff_cut(int top)
+{
+	struct tree_bounds b = { 0, 50, 0 };
+	struct ws_answer a;
+	struct ws w;
+	char name[16];
+	int upper = sub(top, "cu"), lower = sub(top, "cl"), d, i;
+
+	memset(&w, 0, sizeof(w));
+	w.upper = upper;
+	w.lower = -1;
+	file(upper, "cheat", "evil");
+	chain(upper, "d", 9000);
+	diff_counts(&w, &no_bounds, "1922 1 3841 1", "9000 directories deep");
+	w.lower = lower;
+	chain(lower, "d", 9000);
+	diff_counts(&w, &no_bounds, "2 1 3841 1", "which the seed has as well");
+	(void)!tree_remove(upper, 0);
+	file(upper, "cheat", "evil");
+	(void)!mknodat(upper, "d", S_IFCHR, makedev(0, 0));
+	if (geteuid() == 0)
+		diff_counts(&w, &no_bounds, "1922 1 3841 1", "which are gone");
+	(void)!tree_remove(upper, 0);
+	file(upper, "cheat", "evil");
+	w.lower = -1;
+	chain(upper, "aaaaaaaaaaaaaaa", 20);
+	chain(upper, "bbbbbbbbbbbbbbb", 40);
+	diff_counts(&w, &b, "35 2 271 1", "more names than there may be");
+	d = sub(upper, "c");
+	for (i = 0; i < 60; i++) {
+		(void)snprintf(name, sizeof(name), "%d", i);
+		file(d, name, "");
+	}
+	close(d);
+	diff_counts(&w, &b, "4 3 15 1", "in a directory at the top");
+	for (i = 0; i < 60; i++) {
+		(void)snprintf(name, sizeof(name), "%d", i);
+		file(upper, name, "");
+	}
+	ws_diff(&w, &b, &a);
+	is_result(&a, SANDBOX_FILE_TOO_LARGE, "at the top itself");
+	tap_ok(strstr(a.what, "/workspace itself") != NULL, "which it says: %s",
+	    a.what);
+	close(upper);
+	close(lower);
+}
+
 static int
 path_of(char *out, const char *name)
 {
@@ -740,6 +831,7 @@ main(void)
 	test_put(&w, root, work_dir);
 	test_race(&w, work_dir);
 	test_diff_plain(top);
+	test_diff_cut(top);
 	if (geteuid() == 0) {
 		in_namespace("", false);
 		in_namespace(",index=on,nfs_export=on", false);
