@@ -655,6 +655,76 @@ for host, port in (("{OUTSIDE}", 8080), ("{OUTSIDE}", 81)):
     o.close()
 
 
+class Events:
+    """sallyportctl events: its lines."""
+
+    def __init__(self, ctl, episode):
+        self.p = subprocess.Popen(["timeout", str(gate.PATIENCE), *ctl.base,
+                                   "events", episode],
+                                  stdout=subprocess.PIPE, text=True)
+
+    def until(self, cond):
+        """Up to the line that is so, which is the last; else to the end."""
+        out = []
+        for line in self.p.stdout:
+            if line.strip():
+                out.append(json.loads(line))
+                if cond(out[-1]):
+                    break
+        return out
+
+    def close(self):
+        self.p.stdout.close()
+        return self.p.wait(gate.PATIENCE)
+
+
+def followed(ctl, episode, script):
+    """What events tells of a script, from its beginning on to its end."""
+    e = Events(ctl, episode)
+    # who follows is shown the rest of a sample's second at the latest
+    hold = subprocess.Popen([*ctl.base, "exec", "--in", episode, "--", "cat"],
+                            stdin=subprocess.PIPE)
+    e.until(lambda x: x["event"] == "resources")
+    hold.stdin.close()
+    hold.wait(gate.PATIENCE)
+    ctl.py(episode, script + "\nraise SystemExit(11)")
+    ctl("end", episode)
+    got = e.until(lambda x: x["event"] == "ended")
+    return e.close(), got
+
+
+def test_events(g, ctl):
+    """Every stream that there is comes to who follows on the socket."""
+    ctl("episodes", "create", "net", "v1")
+    rc, got = followed(ctl, "v1", f"""
+import socket
+open("/workspace/mine", "w").close()
+try: socket.create_connection(("{OUTSIDE}", 81), 20)
+except OSError: pass
+""")
+    def data(of, **has):
+        return [e["data"] for e in got if e["event"] == of and
+                all(e["data"].get(k) == v for k, v in has.items())]
+    tap.eq(data("fs_change", path="mine", kind="create")[:1],
+           [{"path": "mine", "kind": "create"}], "events: changed files")
+    tap.eq([d["denied"] for d in data("network", dest=f"{OUTSIDE}:81")],
+           [True], "events: denied packets")
+    tap.ok(any(e["event"] == "process_exited" and e["status"] == 11
+               for e in got), "events: processes", got[-5:])
+    tap.ok(rc == 0 and got[-1]["event"] == "ended" and
+           [e["n"] for e in got] == list(range(got[0]["n"],
+                                               got[-1]["n"] + 1)),
+           "events: to the end, each with its number", (rc, got[-1:]))
+    ctl("episodes", "create", "relayed", "v2")
+    _, got = followed(ctl, "v2", f"""
+import socket
+try: socket.create_connection(("{OUTSIDE}", 8080), 20).recv(1)
+except OSError: pass
+""")
+    tap.ok(data("network", dest=f"{OUTSIDE}:8080", source="relay"),
+           "events: what the relay was asked for", got[-5:])
+
+
 class Gate(gate.Gate):
     def __init__(self, tmp):
         self.tmp_dir = tmp
@@ -690,7 +760,8 @@ def main():
                 (test_websocket, g, ctl), (test_watcher, g, ctl),
                 (test_files, g, ctl),
                 (test_overflow, g, ctl), (test_slow, g, ctl),
-                (test_packets, g, ctl), (test_relayed, g, ctl))
+                (test_packets, g, ctl), (test_relayed, g, ctl),
+                (test_events, g, ctl))
     tap.done()
 
 
