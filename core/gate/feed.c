@@ -15,6 +15,7 @@ enum {
 	FEED_BUDGET = 4, /* blocks of a file, read in one go */
 	FEED_GAP_BYTES = 256,
 	FEED_COUNTS = 16, /* of before resets, whose ends are known */
+	FEED_GAP_OF = 1 << 8, /* with a type's bit: a gap of that type */
 };
 
 #define FEED_UNKNOWN UINT64_MAX /* so many: nobody knows */
@@ -392,10 +393,9 @@ feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
 	jwrite_key(&w, "reason");
 	jwrite_cstr(&w, reason);
 	jwrite_end_object(&w);
-	if (jwrite_finish(&w) == SP_OK)
-		feed_put(f, FEED_GAP, buf_view(&text));
-	else
-		feed_put(f, FEED_GAP, VIEW_NONE); /* no memory: counted */
+	/* no memory: counted */
+	feed_put(f, (enum feed_type)((unsigned)type | FEED_GAP_OF),
+	    jwrite_finish(&w) == SP_OK ? buf_view(&text) : VIEW_NONE);
 	buf_clear(&text);
 }
 

@@ -18,7 +18,7 @@ enum feed_type {
 	FEED_NETWORK = 1 << 3, /* "network" */
 	FEED_RESOURCE = 1 << 4, /* "resource" */
 	FEED_MODEL = 1 << 5, /* "model" */
-	FEED_GAP = 1 << 6, /* "gap": {"lost":N,"reason":..}: always told */
+	FEED_GAP = 1 << 6, /* "gap": {"lost":N,"reason":..}; of all types */
 	FEED_TYPES = 1 << 7,
 };
 const char *feed_type_name(enum feed_type type);
@@ -48,7 +48,8 @@ struct feed *feed_of(const struct episode *ep);
  */
 void feed_add(struct feed *f, enum feed_type type, struct view data);
 /*
- * Events of that type were lost before they came here: told as a gap.
+ * Events of that type were lost before they came here: told as a gap to those
+ * who read that type.
  * Parameters: lost, 0: nobody knows how many; reason, a word.
  */
 void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
@@ -75,7 +76,7 @@ uint64_t feed_next(const struct feed *f);
 /* Somebody who reads: what is kept, then what comes. */
 struct feed_reader {
 	/* set by who reads */
-	unsigned types; /* enum feed_type bits; gaps come always */
+	unsigned types; /* enum feed_type bits; gaps of all come always */
 	uint64_t next; /* sequence number of what it reads next */
 	uint32_t resets; /* feed_resets() of that number's count */
 	/* there is something to read again; from a task */

@@ -43,6 +43,7 @@ struct watcher {
 	struct fs_dirs *dirs;
 	char base[SANDBOX_MSG_PATH_MAX + 1]; /* the workspace's own */
 	size_t base_n;
+	bool shared;
 	struct buf out;
 	/* what was said last: a file that is written is told once a time */
 	char last[SANDBOX_MSG_PATH_MAX + 1];
@@ -226,6 +227,7 @@ watch_note(struct watcher *w, const struct fs_note *note)
 {
 	char path[SANDBOX_MSG_PATH_MAX + 1];
 	size_t n = 0;
+	int rc;
 
 	if (note->mask & FAN_Q_OVERFLOW) {
 		fs_dirs_forget(w->dirs);
@@ -235,8 +237,9 @@ watch_note(struct watcher *w, const struct fs_note *note)
 	/* of an inode alone: another note has its name */
 	if (note->dir.p == NULL || note->name.n == 0)
 		return;
-	if (watch_path(w, note, path, &n) != SP_OK) {
-		w->lost++;
+	rc = watch_path(w, note, path, &n);
+	if (rc != SP_OK) {
+		w->lost += !(w->shared && rc == SP_E_NOTFOUND);
 		return;
 	}
 	/* the workspace itself: its mode, which is ours */
@@ -338,6 +341,7 @@ watch_child(const struct fs_watch *c, int notes, int sock, struct view filter)
 	(void)prctl(PR_SET_NAME, "sallyport-watch", 0, 0, 0);
 	/* how much it does is the workload's choice, and the time the service's */
 	(void)setpriority(PRIO_PROCESS, 0, WATCH_NICE);
+	w.shared = c->shared;
 	buf_init(&w.out, WATCH_MESSAGE_MAX);
 	w.dirs = fs_dirs_new();
 	if (w.dirs == NULL || buf_reserve(&w.out, WATCH_MESSAGE_MAX) != SP_OK ||

@@ -2,12 +2,14 @@
 #ifndef SP_INIT_FS_WATCH_H
 #define SP_INIT_FS_WATCH_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "init/sbox_why.h"
 
 struct fs_watch {
 	int workspace; /* its directory; borrowed */
+	bool shared; /* it is part of a file system that others write too */
 	uid_t uid; /* that it runs as, of nobody else */
 	gid_t gid;
 };
@@ -19,6 +21,8 @@ struct fs_watch {
  * open_by_handle_at(2) needs, and nothing else: no descriptor but its own, no
  * way to write, and a filter that kills it for any system call but those few.
  * When nobody reads, it waits, the kernel's queue runs full, and that is told.
+ * Of a shared file system what lies elsewhere is passed over, and so is what
+ * was in a directory that has gone: whose it was nobody knows.
  * Source:  fanotify(7), open_by_handle_at(2), capabilities(7).
  * Context: keeper.
  * Owner:   *fd, the other end, and *pid are the caller's: it ends with the

@@ -12,6 +12,7 @@
 #include "init/fs_watch.h"
 #include "init/keeper_sample.h"
 #include "init/keeper_watch.h"
+#include "init/sbox_local.h"
 #include "os/fd.h"
 
 enum { SAMPLE_MS = 1000 };
@@ -39,6 +40,7 @@ int
 keeper_watch_start(struct keeper *k, struct sbox_why *why)
 {
 	const struct fs_watch w = { .workspace = k->box.merged,
+		.shared = sbox_local(&k->box),
 		.uid = k->spec.init_uid,
 		.gid = k->spec.gid };
 	int fd = -1, rc;
