@@ -34,10 +34,15 @@ environment tiny {{
         shm_size 1m; files 256; }}
     inside 127.0.0.1:7000 {{ location /health {{ health; }} }}
 }}
+environment little {{
+    workspace_size 1m; episodes 1; teardown_timeout 20s;
+    sandbox {{ memory 24m; pids 16; uid {uid_little} 2048; tmp_size 1m;
+        shm_size 1m; files 2048; }}
+}}
 """
 NET = """
 environment net {{
-    episodes 2; sandbox {{ memory 64m; pids 48; uid {uid_net} 4096; }}
+    episodes 2; sandbox {{ memory 64m; pids 48; uid {uid_net} 2048; }}
     egress {{ via veth; allow tcp 203.0.113.0/24 443; }}
 }}
 """
@@ -72,7 +77,7 @@ class Daemon(gate.Gate):
     def text(self, memory="96m", tiny=True):
         uid = 30000000 + os.getpid() % 1000 * 8192
         out = ENV.format(seed=self.seed, warm=self.warm, memory=memory,
-                         uid=uid) if tiny else ""
+                         uid=uid, uid_little=uid + 6144) if tiny else ""
         if self.net:
             out += NET.format(uid_net=uid + 4096)
         return out + SERVER
@@ -338,6 +343,48 @@ def sockets(d):
     tap.ok(rc == 137 or rc == 0 and int(out) < 96,
            "what sockets hold is bounded", (rc, out, err))
     d.ctl("end", me)
+
+
+MANY_SOCKETS = r"""
+import os, socket, time
+if os.fork(): os._exit(0)
+os.setsid()
+for fd in range(3): os.close(fd)
+l = socket.socket(); l.bind(("127.0.0.1", 0)); l.listen(100)
+held = []
+for n in range(2):
+    if os.fork() == 0: break
+for _ in range(600):
+    try:
+        a = socket.create_connection(l.getsockname(), 5); b = l.accept()[0]
+        a.setblocking(False); held.append((a, b))
+        while 1: a.send(bytes(65536))
+    except OSError: pass
+time.sleep(1000)
+"""
+
+
+def many_sockets(d):
+    """Each holds what it must have: their sum is past all bounds."""
+    me = d.new("little")
+    with open(os.path.join(d.state, "slots"), encoding="utf-8") as f:
+        at = re.findall(r"^cgroup \d (.+)$", f.read(), re.M)
+    if not any(os.path.exists(
+            os.path.join(x, "memory.kmem.tcp.usage_in_bytes")) for x in at):
+        tap.skip("what many sockets hold", "they are counted as memory here")
+        d.ctl("end", me)
+        return
+    with subprocess.Popen(["timeout", str(gate.PATIENCE), CTL, "-S", d.socket,
+                           "events", me],
+                          stdout=subprocess.PIPE, text=True) as p:
+        # nothing that was started remains: what it leaves behind is watched
+        d.py(me, MANY_SOCKETS)
+        got = [json.loads(x) for x in p.stdout if x.strip()]
+    ooms = [x for x in got if x["event"] == "oom"]
+    tap.ok(ooms and ooms[-1].get("of") == "sockets",
+           "many sockets that hold too much are told", got[-4:])
+    tap.ok(got[-1]["event"] == "ended" and got[-1]["end"] == "oom" and
+           "TCP sockets" in got[-1]["why"], "and end their episode", got[-1:])
 
 
 HOLD = r"""
@@ -683,7 +730,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="sp-attacks-") as folder:
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
-            for test in (walls, fills, sockets, doors, mess, storm, no_descriptors,
+            for test in (walls, fills, sockets, many_sockets, doors, mess, storm, no_descriptors,
                          dies_in_reset, reloads, meddling, kills, many):
                 if not only or test.__name__ in only:
                     test(d)

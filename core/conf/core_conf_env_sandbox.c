@@ -234,9 +234,12 @@ const struct conf_directive core_conf_env_sandbox[] = {
 		   "HOME, shm_size) are added to it, and the sum is one bound: "
 		   "as far as those are\nempty, processes may use their room "
 		   "as well.\n"
-		   "What sockets hold is part of it, but with control groups "
-		   "of version 1, where it is a quarter as much, at most 64m, "
-		   "beside it.\n"
+		   "What TCP sockets hold is part of it, but with control "
+		   "groups of version 1, where\nit is counted beside it: from "
+		   "a quarter as much, at most 64m, on the kernel holds\neach "
+		   "socket back, and what many of them hold together is looked "
+		   "at each second:\npast this bound and that quarter the "
+		   "episode ends, as of want of memory.\n"
 		   "It needs control groups, as cpu does: a start without "
 		   "them says that it does not hold." },
 	{ .name = "pids",

@@ -225,6 +225,8 @@ put_sample(struct jwrite *w, const struct episode_news *n)
 		break;
 	case SANDBOX_EVENT_OOM:
 		put_u64(w, "kills", wire_u32(&in));
+		if (wire_u8(&in) == 1)
+			put_text(w, "of", VIEW("sockets"));
 		break;
 	case SANDBOX_EVENT_GAP:
 		put_u64(w, "lost", wire_u64(&in));

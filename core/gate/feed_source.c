@@ -299,6 +299,8 @@ tell_oom(struct feed *f, struct view body)
 	source_begin(&s, f, FEED_RESOURCE);
 	put_str(&s, "kind", "oom");
 	put_u64(&s, "kills", wire_u32(&w));
+	if (wire_u8(&w) == 1)
+		put_str(&s, "of", "sockets");
 	source_end(&s);
 }
 

@@ -169,7 +169,7 @@ slot_build(struct slot *s, const struct conf_environment *env,
 	s->seed_fd = seed_fd;
 	s->assets_fd = assets_fd;
 	s->owned = s->asked = s->stuck = s->dirty = s->net_made = false;
-	s->oom = false;
+	s->oom = NULL;
 	s->sweeps = 0;
 	s->end = 0;
 	s->calls_n = 0;

@@ -119,7 +119,8 @@ struct slot {
 	bool asked; /* its end was asked for */
 	bool stuck;
 	bool dirty; /* a sweep failed: it is tried again */
-	bool oom; /* a keeper has told of a kill for want of memory */
+	const char *oom; /* a keeper has told of a kill for want of memory: why;
+			    else NULL */
 	struct netns_plan plan;
 	struct netns net;
 	struct netns_job *net_job;

@@ -354,9 +354,8 @@ keeper_on_empty(struct slot_keeper *k, struct channel_msg *m)
 	if (k->empty)
 		return SP_E_PROTO;
 	/* unasked: its pid 1 died, and with it everything */
-	if (k->slot->oom && !slot_keeper_is_oracle(k))
-		slot_lost(k->slot, SANDBOX_END_OOM,
-		    "its sandbox ran out of memory");
+	if (k->slot->oom != NULL && !slot_keeper_is_oracle(k))
+		slot_lost(k->slot, SANDBOX_END_OOM, "%s", k->slot->oom);
 	else
 		slot_keeper_lost(k, SANDBOX_END_LOST, "its sandbox died");
 	k->empty = true;
@@ -499,6 +498,22 @@ keeper_on_watch(struct slot_keeper *k, struct channel_msg *m)
 	return SP_OK;
 }
 
+/* An event is its kind, its number, and what there is to say. */
+static const char *
+keeper_oom(struct view event)
+{
+	struct wire w;
+
+	wire_init(&w, event);
+	(void)wire_u8(&w);
+	(void)wire_u64(&w);
+	(void)wire_u32(&w);
+	return wire_u8(&w) == 1
+	    ? "its sandbox ran out of memory: its TCP sockets held more than "
+	      "all that it may have"
+	    : "its sandbox ran out of memory";
+}
+
 /* Nobody's answer: an event. */
 static int
 keeper_on_news(struct slot_keeper *k, struct channel_msg *m)
@@ -510,7 +525,7 @@ keeper_on_news(struct slot_keeper *k, struct channel_msg *m)
 	if (m->type == MESSAGE_KEEPER_EVENT && m->body.n > 0 &&
 	    (unsigned char)m->body.p[0] == SANDBOX_EVENT_OOM &&
 	    !slot_keeper_is_oracle(k))
-		s->oom = true;
+		s->oom = keeper_oom(m->body);
 	m->fd = -1;
 	/* numbered apart, and of a sandbox that is no part of the episode */
 	if (slot_keeper_is_oracle(k))

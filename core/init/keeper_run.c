@@ -136,12 +136,8 @@ take_end(struct keeper_proc *p)
 static void
 on_pidfd(void *arg, unsigned ready)
 {
-	struct keeper_proc *p = arg;
-	struct keeper *k = p->k;
-
 	(void)ready;
-	if (take_end(p))
-		keeper_watch_rest(k);
+	(void)take_end(arg);
 }
 
 /*

@@ -81,12 +81,13 @@ begin_event(struct keeper *k, struct buf *b, enum sandbox_event kind)
 }
 
 static void
-say_oom(struct keeper *k, uint64_t kills)
+say_oom(struct keeper *k, uint64_t kills, bool sockets)
 {
 	struct buf *b = keeper_body(k);
 
 	if (begin_event(k, b, SANDBOX_EVENT_OOM) == SP_OK &&
-	    wire_put_u32(b, (uint32_t)kills) == SP_OK)
+	    wire_put_u32(b, (uint32_t)kills) == SP_OK &&
+	    wire_put_u8(b, sockets) == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 }
 
@@ -99,12 +100,24 @@ keeper_watch_oom_kills(struct keeper *k)
 	    cgroup_oom_kills(&k->box.cgroup, &kills) == SP_OK &&
 	    kills > k->oom_kills) {
 		k->oom_kills = kills;
-		say_oom(k, kills);
+		say_oom(k, kills, false);
 		/* v1 picks one; half a workload is no better than none */
 		if (k->box.cgroup.v1[CGROUP_MEMORY])
 			sbox_kill(&k->box);
 	}
 	return k->oom_kills;
+}
+
+/* What the kernel lets sockets have beyond their bound, nobody pays for. */
+static void
+look_at_sockets(struct keeper *k)
+{
+	if (!k->box.cgroup_made || !cgroup_sockets_over(&k->box.cgroup))
+		return;
+	log_warn("sockets hold more than all the memory that there may be: "
+		 "all is killed");
+	say_oom(k, ++k->oom_kills, true);
+	sbox_kill(&k->box);
 }
 
 void
@@ -114,15 +127,6 @@ keeper_watch_wake(struct keeper *k)
 		return;
 	k->sampling = true;
 	poller_timer_set(k->sample, SAMPLE_MS);
-}
-
-void
-keeper_watch_rest(struct keeper *k)
-{
-	if (k->procs_n > 0)
-		return;
-	k->sampling = false;
-	poller_timer_stop(k->sample);
 }
 
 /* What the workspace's upper layer takes where it lies. */
@@ -162,5 +166,9 @@ keeper_watch_sample(void *arg)
 	    keeper_sample_processes(k, b) == SP_OK)
 		keeper_send(k, MESSAGE_KEEPER_EVENT, b, -1);
 	(void)keeper_watch_oom_kills(k);
-	poller_timer_set(k->sample, SAMPLE_MS);
+	look_at_sockets(k);
+	/* pid 1 is one; what others left behind runs, too */
+	k->sampling = k->procs_n > 0 || u.pids > 1;
+	if (k->sampling)
+		poller_timer_set(k->sample, SAMPLE_MS);
 }

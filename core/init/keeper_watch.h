@@ -9,10 +9,8 @@ int keeper_watch_start(struct keeper *k, struct sbox_why *why) must_check;
 /* Ends the watch; reap: waits for it, which takes some 20 ms. */
 void keeper_watch_stop(struct keeper *k);
 void keeper_watch_reap(struct keeper *k);
-/* Something runs: a sample each second from now on. */
+/* Something runs: a sample each second from now on, until nothing does. */
 void keeper_watch_wake(struct keeper *k);
-/* Something has ended: no samples when it was the last. */
-void keeper_watch_rest(struct keeper *k);
 /* The timer's turn. */
 void keeper_watch_sample(void *arg);
 /* How often the kernel killed in here for want of memory; told when it is

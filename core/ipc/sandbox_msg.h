@@ -272,7 +272,7 @@ enum sandbox_event {
 				     in the workspace, u64 user us, u64 system
 				     us */
 	SANDBOX_EVENT_PROCESS, /* JSON object: sampled descendants */
-	SANDBOX_EVENT_OOM, /* u32 kills so far */
+	SANDBOX_EVENT_OOM, /* u32 kills so far, u8 1: for what sockets held */
 	SANDBOX_EVENT_GAP, /* u64 events that were lost */
 };
 

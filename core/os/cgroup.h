@@ -124,6 +124,13 @@ int cgroup_usage(const struct cgroup *g, struct cgroup_usage *u) must_check;
  * 0; SP_E_UNSUPPORTED or SP_E_NOTFOUND, nobody counts them; SP_E_*.
  */
 int cgroup_oom_kills(const struct cgroup *g, uint64_t *n) must_check;
+/*
+ * v1: TCP sockets hold more than memory and they may take together: true.
+ * Source:  the kernel's mem_cgroup_charge_skmem(): what a socket must have is
+ *          charged beyond memory.kmem.tcp.limit_in_bytes, which thus holds
+ *          each socket back and not their sum.
+ */
+bool cgroup_sockets_over(const struct cgroup *g);
 /* Process ids in it and in what nests in it, at most max; *n of them. */
 int cgroup_processes(const struct cgroup *g, int *pids, size_t max,
     size_t *n) must_check;

@@ -50,6 +50,22 @@ cgroup_oom_kills(const struct cgroup *g, uint64_t *n)
 		  "oom_kill", n);
 }
 
+bool
+cgroup_sockets_over(const struct cgroup *g)
+{
+	int dir = g->fd[CGROUP_MEMORY];
+	uint64_t held = 0, memory = 0, sockets = 0;
+
+	return dir >= 0 && g->v1[CGROUP_MEMORY] &&
+	    cgroup_ctl_u64(dir, "memory.kmem.tcp.usage_in_bytes", &held) ==
+	    SP_OK &&
+	    held > 0 &&
+	    cgroup_ctl_u64(dir, "memory.limit_in_bytes", &memory) == SP_OK &&
+	    cgroup_ctl_u64(dir, "memory.kmem.tcp.limit_in_bytes", &sockets) ==
+	    SP_OK &&
+	    held > memory + sockets;
+}
+
 static void
 usage_memory(const struct cgroup *g, struct cgroup_usage *u, int *worst)
 {
