@@ -219,6 +219,24 @@ def filesystems():
                "cat /proc/kcore 2>/dev/null | head -c 4 | wc -c").text
     tap.ok("wrote" not in out and [w for w in out.split() if w.isdigit()] ==
            ["0"] * 4, "39: /proc's dangerous files", out)
+    tap.eq(k.sh("cd /proc; cat locks pressure/* diskstats partitions cmdline "
+                "config.gz 2>/dev/null | wc -c; ls pressure | wc -l; "
+                "mkdir pressure/x 2>/dev/null || echo no").text.split(),
+           ["0", "0", "no"], "39: nor what tells of the host's others")
+    tap.eq(k.run(["/usr/bin/python3", "-c", """
+import multiprocessing, os, platform, resource, shutil, socket, subprocess
+print(os.cpu_count() > 0, os.getloadavg()[0] >= 0, platform.uname()[0],
+      os.sysconf("SC_PHYS_PAGES") > 0, shutil.disk_usage("/").total > 0,
+      subprocess.run(["ps", "-A"], capture_output=True).returncode)
+"""]).out.split(), [b"True", b"True", b"Linux", b"True", b"True", b"0"],
+           "39: Python and ps find what they need")
+    node = shutil.which("node", path="/usr/bin:/bin")
+    if node:
+        tap.eq(k.run([node, "-p", "var o = require('os'); o.cpus().length > 0 "
+                      "&& o.freemem() > 0 && o.uptime() > 0"]).out.strip(),
+               b"true", "39: and node")
+    else:
+        tap.skip("39: and node", "there is none in /usr/bin")
     tap.eq(k.sh("ls /sys 2>&1 | head -1; find / -xdev -writable "
                 "-not -type l 2>/dev/null | grep -vxE '/(home/agent|workspace|"
                 "tmp|var/tmp)'").text.strip(),

@@ -31,6 +31,8 @@ static const struct {
 	{ "kmsg", MASK_HIDDEN },
 	{ "kallsyms", MASK_HIDDEN }, /* where in it things lie */
 	{ "modules", MASK_HIDDEN },
+	{ "config.gz", MASK_HIDDEN }, /* what it is made of */
+	{ "cmdline", MASK_HIDDEN }, /* and was told */
 	{ "iomem", MASK_HIDDEN },
 	{ "ioports", MASK_HIDDEN },
 	{ "vmallocinfo", MASK_HIDDEN },
@@ -44,6 +46,10 @@ static const struct {
 	{ "sched_debug", MASK_HIDDEN },
 	{ "latency_stats", MASK_HIDDEN },
 	{ "interrupts", MASK_HIDDEN },
+	{ "locks", MASK_HIDDEN },
+	{ "pressure", MASK_HIDDEN },
+	{ "diskstats", MASK_HIDDEN },
+	{ "partitions", MASK_HIDDEN },
 	{ "mtrr", MASK_HIDDEN },
 };
 
