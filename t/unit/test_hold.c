@@ -193,8 +193,8 @@ episodes_tell_frozen(struct ep *p, uint32_t request, enum sandbox_frozen how)
 	TAP_NEVER(request != NUMBER);
 	got.frozen += how == SANDBOX_FROZEN;
 	got.thawed += how == SANDBOX_THAWED;
-	got.freeze_failed += how == SANDBOX_FROZEN_FAILED ||
-	    how == SANDBOX_FROZEN_NEVER;
+	got.freeze_failed +=
+	    how == SANDBOX_FROZEN_FAILED || how == SANDBOX_FROZEN_NEVER;
 }
 
 /* Read as the reactor reads it: a message that is cut ends the helper. */
