@@ -299,14 +299,16 @@ static bool
 is_roll(const struct store *s, const struct store_dir *dir, struct view name)
 {
 	struct buf base = BUF_INIT(TRACE_NAME_MAX);
+	const struct store_dir *other;
 	const struct conf_capture *c;
 	bool is = false;
 	size_t i;
 
 	for (i = 0; i < s->conf->captures_n && !is; i++) {
 		c = s->conf->captures[i];
+		other = dir_of(s, c);
 		buf_reset(&base, TRACE_NAME_MAX);
-		is = dir_of(s, c) != NULL && dir_of(s, c)->fd == dir->fd &&
+		is = other != NULL && dir != NULL && other->fd == dir->fd &&
 		    store_file_name(c, VIEW("default"), &base) == 0 &&
 		    trace_roll_number(name, buf_view(&base)) > 0;
 	}
