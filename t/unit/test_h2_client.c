@@ -198,7 +198,8 @@ test_goaway(void)
 	wait_over(1, "an older stream is the last");
 	tap_is_int(seen[0].why, CALL_BROKEN, "broken");
 	tap_is_str(seen[0].words,
-	    "the server went away (GOAWAY) within the reply", "why");
+	    "upstream \"t\": the server went away (GOAWAY) within the reply",
+	    "why");
 	stop();
 	/* REFUSED_STREAM, again and again */
 	start();
