@@ -20,9 +20,7 @@ import tls  # noqa: E402
 import upstream  # noqa: E402
 
 IS_ROOT = os.geteuid() == 0
-CONFINED = "not built in" not in subprocess.run(
-    [gate.program("sallyport"), "-V"], text=True, capture_output=True,
-    check=True).stdout
+CONFINED = gate.confined()
 ANSWER = upstream.unary({"id": "x", "object": "chat.completion", "created": 1,
                          "model": "m", "choices": [{
                              "index": 0, "finish_reason": "stop",

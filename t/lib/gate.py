@@ -26,6 +26,13 @@ def program(name):
     return path
 
 
+def confined():
+    """A build that has none of the hooks that tests use."""
+    return "not built in" not in subprocess.run(
+        [program("sallyport"), "-V"], text=True, capture_output=True,
+        check=True).stdout
+
+
 def until(condition, what="what a test waits for"):
     """Polls until the condition gives something; an error when it does not."""
     end = time.monotonic() + PATIENCE
