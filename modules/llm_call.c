@@ -459,10 +459,10 @@ key_begins(const struct llm_call *c, struct view v)
 	const struct conf_secret *key = c->upstream->api_key;
 	size_t n;
 
-	if (key == NULL || key->value.n == 0)
+	if (key == NULL || key->value.n < CONF_KEY_MASKED_MIN)
 		return 0;
 	n = v.n < key->value.n ? v.n : key->value.n - 1;
-	while (n > 0 && memcmp(v.p + v.n - n, key->value.p, n) != 0)
+	while (n > 0 && !view_ends(v, view_sub(key->value, 0, n)))
 		n--;
 	return n;
 }
