@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "conf/conf.h"
+#include "tap.h"
 
 static const struct conf_defaults conf_text_defaults = {
 	.state_dir = "/state",
@@ -51,6 +52,28 @@ conf_text_file(const char *name)
 	}
 	fclose(f);
 	return text;
+}
+
+/* What it is warned of, joined; want may be "". */
+static inline void
+conf_text_warned(const char *text, const char *want)
+{
+	struct buf err = BUF_INIT(1 << 16), got = BUF_INIT(1 << 16);
+	struct conf *c = NULL;
+	size_t i;
+
+	if (conf_text_parse(text, &c, &err) != SP_OK)
+		abort();
+	for (i = 0; i < c->warnings.n; i++)
+		if (buf_printf(&got, "%.*s\n", VIEW_ARG(c->warnings.v[i])) !=
+		    SP_OK)
+			abort();
+	if (buf_add_char(&got, 0) != SP_OK)
+		abort();
+	tap_is_str(buf_view(&got).p, want, "what it is warned of");
+	conf_free(c);
+	buf_clear(&got);
+	buf_clear(&err);
 }
 
 #endif

@@ -754,28 +754,6 @@ test_memory(void)
 	buf_clear(&out);
 }
 
-/* What it is warned of, joined; want may be "". */
-static void
-warned(const char *text, const char *want)
-{
-	struct buf err = BUF_INIT(1 << 16), got = BUF_INIT(1 << 16);
-	struct conf *c = NULL;
-	size_t i;
-
-	if (conf_text_parse(text, &c, &err) != SP_OK)
-		abort();
-	for (i = 0; i < c->warnings.n; i++)
-		if (buf_printf(&got, "%.*s\n", VIEW_ARG(c->warnings.v[i])) !=
-		    SP_OK)
-			abort();
-	if (buf_add_char(&got, 0) != SP_OK)
-		abort();
-	tap_is_str(buf_view(&got).p, want, "what it is warned of");
-	conf_free(c);
-	buf_clear(&got);
-	buf_clear(&err);
-}
-
 /* Rules that another one has all of. */
 static void
 test_warnings(void)
@@ -783,22 +761,24 @@ test_warnings(void)
 #define RULES(r) E("egress {\n" r "}")
 #define NONE "rule of \"egress\" has no effect: the one at "
 #define END " allows all of it; remove one of them\n"
-	warned(RULES("allow tcp 203.0.113.0/24 443;\n"
-		     "allow udp 203.0.113.0/25 443;\n"
-		     "allow tcp 203.0.113.0/25 80;\n"
-		     "allow tcp 198.51.100.0/24 443;\n"
-		     "allow host a.example 443;\nallow host b.example 443;\n"),
+	conf_text_warned(RULES("allow tcp 203.0.113.0/24 443;\n"
+			       "allow udp 203.0.113.0/25 443;\n"
+			       "allow tcp 203.0.113.0/25 80;\n"
+			       "allow tcp 198.51.100.0/24 443;\n"
+			       "allow host a.example 443;\nallow host "
+			       "b.example 443;\n"),
 	    "");
-	warned(RULES("allow tcp 203.0.113.7 443;\n"
-		     "allow tcp 203.0.113.0/24 80-8080;\n"
-		     "allow tcp 203.0.113.0/24 *;\n"),
+	conf_text_warned(RULES("allow tcp 203.0.113.7 443;\n"
+			       "allow tcp 203.0.113.0/24 80-8080;\n"
+			       "allow tcp 203.0.113.0/24 *;\n"),
 	    "t:2: " NONE "t:3" END "t:3: " NONE "t:4" END);
-	warned(RULES("allow tcp 0.0.0.0/0 443;\n"
-		     "allow tcp 203.0.113.0/24 443;\n"),
+	conf_text_warned(RULES("allow tcp 0.0.0.0/0 443;\n"
+			       "allow tcp 203.0.113.0/24 443;\n"),
 	    "t:3: " NONE "t:2" END);
-	warned(RULES("allow host *.example *;\nallow host example 443;\n"
-		     "allow host a.example 443;\nallow host *.b.example 1;\n"
-		     "allow host aexample 1;\n"),
+	conf_text_warned(
+	    RULES("allow host *.example *;\nallow host example 443;\n"
+		  "allow host a.example 443;\nallow host *.b.example 1;\n"
+		  "allow host aexample 1;\n"),
 	    "t:4: " NONE "t:2" END "t:5: " NONE "t:2" END);
 }
 

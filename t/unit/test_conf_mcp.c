@@ -156,43 +156,22 @@ test_values(void)
 	buf_clear(&err);
 }
 
-/* What it is warned of, joined; want may be "". */
-static void
-warned(const char *text, const char *want)
-{
-	struct buf err = BUF_INIT(1 << 16), got = BUF_INIT(1 << 16);
-	struct conf *c = NULL;
-	size_t i;
-
-	if (conf_text_parse(text, &c, &err) != SP_OK)
-		abort();
-	for (i = 0; i < c->warnings.n; i++)
-		if (buf_printf(&got, "%.*s\n", VIEW_ARG(c->warnings.v[i])) !=
-		    SP_OK)
-			abort();
-	if (buf_add_char(&got, 0) != SP_OK)
-		abort();
-	tap_is_str(buf_view(&got).p, want, "what it is warned of");
-	conf_free(c);
-	buf_clear(&got);
-	buf_clear(&err);
-}
-
 /* Patterns that another one matches all of. */
 static void
 test_warnings(void)
 {
 #define NONE "has no effect: "
 #define END " beside it matches all of it; remove one of them\n"
-	warned(AGENT("tools env.* echo env;"), "");
-	warned(AGENT("tools env.a.* env.b\nenv.*;"),
+	conf_text_warned(AGENT("tools env.* echo env;"), "");
+	conf_text_warned(AGENT("tools env.a.* env.b\nenv.*;"),
 	    "t:3: pattern \"env.a.*\" in \"tools\" " NONE "\"env.*\"" END
 	    "t:3: pattern \"env.b\" in \"tools\" " NONE "\"env.*\"" END);
-	warned(GRADER("tools * [a]b x?;"),
+	conf_text_warned(GRADER("tools * [a]b x?;"),
 	    "t:3: pattern \"[a]b\" in \"tools\" " NONE "\"*\"" END
 	    "t:3: pattern \"x?\" in \"tools\" " NONE "\"*\"" END);
-	warned(GRADER("tools a?* ab* [a]*; fs_read /w/*/x /w/y;"), "");
-	warned(GRADER("fs_read /w/* /w/** /w/a;"),
+	conf_text_warned(GRADER("tools a?* ab* [a]*; fs_read /w/*/x /w/y;"),
+	    "");
+	conf_text_warned(GRADER("fs_read /w/* /w/** /w/a;"),
 	    "t:3: pattern \"/w/**\" in \"fs_read\" " NONE "\"/w/*\"" END
 	    "t:3: pattern \"/w/a\" in \"fs_read\" " NONE "\"/w/*\"" END);
 }
