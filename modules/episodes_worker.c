@@ -5,6 +5,7 @@
 #include "episodes_call.h"
 #include "gate/worker.h"
 #include "gate/worker_rpc.h"
+#include "gate/worker_word.h"
 #include "json/jrpc.h"
 #include "json/jwrite.h"
 
@@ -196,6 +197,27 @@ worker_here(struct episodes_call *c)
 	return ep != NULL ? worker_of(ep) : NULL;
 }
 
+/* What a worker may be silent on is nothing to wait for. */
+static bool
+mcp_goes(struct episodes_call *c, struct view data)
+{
+	const char *why;
+
+	switch (worker_word(data, &why)) {
+	case WORKER_WORD_NOTES:
+		episodes_door_fail(c, 400, "bad_operation",
+		    VIEW("a notification has no answer: ask something"));
+		return false;
+	case WORKER_WORD_BAD:
+	case WORKER_WORD_NO_METHOD:
+		episodes_door_fail(c, 400, "bad_operation", view_str(why));
+		return false;
+	case WORKER_WORD_ASKS:
+	default:
+		return true;
+	}
+}
+
 enum gate_verdict
 episodes_worker_message(struct episodes_call *c)
 {
@@ -217,6 +239,8 @@ episodes_worker_message(struct episodes_call *c)
 	x->worker = w;
 	buf_init(&x->messages, MESSAGES_MAX);
 	c->worker = x;
+	if (asked.ask.op == WORKER_MCP && !mcp_goes(c, asked.ask.data))
+		return GATE_HOLD;
 	rc = worker_call(w, &asked.ask, &caller, x, &x->call);
 	if (rc == SP_E_SYNTAX)
 		return bad(c);

@@ -201,15 +201,13 @@ answer_ok(struct socket *s, const struct lifecycle_run *run, struct view body)
 }
 
 static void
-answer_fault(struct socket *s, enum lifecycle_op op, struct view data,
+answer_fault(struct socket *s, enum lifecycle_op op, int code, struct view data,
     const struct lifecycle_fault *f)
 {
 	struct buf frame = BUF_INIT(FAULT_MAX);
 
 	if (op == LIFECYCLE_MCP)
-		socket_send(s,
-		    lifecycle_frame_rpc_error(&frame, data, JRPC_INTERNAL_ERROR,
-			f),
+		socket_send(s, lifecycle_frame_rpc_error(&frame, data, code, f),
 		    &frame);
 	else
 		send_fault(s, f);
@@ -221,6 +219,8 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 {
 	struct socket *s = arg;
 	struct lifecycle_fault f = { .cause = body, .tail = tail };
+
+	int code = JRPC_INTERNAL_ERROR;
 
 	s->run = NULL;
 	bound_give(&s->turn);
@@ -238,7 +238,15 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 		if (o == LIFECYCLE_UNCLEAN)
 			f.message = "teardown incomplete: workload cgroup did "
 				    "not empty; workspace restore refused";
-		answer_fault(s, run->op, buf_view(&run->data), &f);
+		/* those of JSON-RPC, and OpenEnv's */
+		if (o == LIFECYCLE_MALFORMED && run->op == LIFECYCLE_MCP) {
+			f.message = "Invalid Request";
+			code = JRPC_INVALID_REQUEST;
+		} else if (o == LIFECYCLE_NO_METHOD) {
+			f.message = "Method not found";
+			code = JRPC_METHOD_NOT_FOUND;
+		}
+		answer_fault(s, run->op, code, buf_view(&run->data), &f);
 	}
 	socket_work(s);
 }
@@ -428,7 +436,7 @@ socket_limited(struct socket *s, const struct lifecycle_frame *f,
 		.cause = view_str(bound_reason(w)) };
 
 	socket_log(s, f->op, f->data, "limited");
-	answer_fault(s, f->op, f->data, &fault);
+	answer_fault(s, f->op, JRPC_INTERNAL_ERROR, f->data, &fault);
 }
 
 static void

@@ -44,6 +44,7 @@ enum lifecycle_outcome {
 	LIFECYCLE_UNCLEAN, /* teardown incomplete */
 	LIFECYCLE_EXISTS, /* that name is another episode's */
 	LIFECYCLE_MALFORMED, /* the request */
+	LIFECYCLE_NO_METHOD, /* of JSON-RPC, that is the worker's to answer */
 	LIFECYCLE_NO_MEMORY,
 	LIFECYCLE_NO_HELPER,
 	LIFECYCLE_TOO_LARGE, /* the answer */
@@ -92,10 +93,6 @@ int lifecycle_frame_error(struct buf *out,
  */
 int lifecycle_frame_reply(struct buf *out, const char *type, struct view data,
     const char *session) must_check;
-/* Whether data is a notification of JSON-RPC's: a method, and no id. */
-bool lifecycle_frame_notifies(struct view data);
-/* Whether it is one that a worker would answer: a method is named. */
-bool lifecycle_frame_asks(struct view data);
 /* A JSON-RPC error in answer to that request: 0; SP_E_LIMIT; SP_E_NOMEM. */
 int lifecycle_frame_rpc_error(struct buf *out, struct view request, int code,
     const struct lifecycle_fault *f) must_check;

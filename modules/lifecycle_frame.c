@@ -54,6 +54,7 @@ lifecycle_call_outcome(enum lifecycle_outcome o)
 		[LIFECYCLE_UNCLEAN] = "teardown_incomplete",
 		[LIFECYCLE_EXISTS] = "episode_exists",
 		[LIFECYCLE_MALFORMED] = "malformed",
+		[LIFECYCLE_NO_METHOD] = "no_method",
 		[LIFECYCLE_NO_MEMORY] = "no_memory",
 		[LIFECYCLE_NO_HELPER] = "helper_gone",
 		[LIFECYCLE_TOO_LARGE] = "reply_too_large",
@@ -151,24 +152,6 @@ lifecycle_frame_read(struct view text, struct lifecycle_frame *out)
 	if (data.kind != JSCAN_NONE)
 		out->data = jscan_raw(&s, &data);
 	return SP_OK;
-}
-
-bool
-lifecycle_frame_notifies(struct view data)
-{
-	struct jscan_span span;
-
-	return jscan_find(data, VIEW("method"), &span) == 1 &&
-	    jscan_find(data, VIEW("id"), &span) != 1;
-}
-
-bool
-lifecycle_frame_asks(struct view data)
-{
-	struct jscan_span span;
-
-	return jscan_find(data, VIEW("method"), &span) == 1 &&
-	    span.kind == JSCAN_STRING;
 }
 
 /* ---- what leaves ---------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "base/ident.h"
 #include "base/mem.h"
 #include "conf/conf_env.h"
+#include "gate/worker_word.h"
 #include "json/jscan.h"
 #include "lifecycle_call.h"
 
@@ -149,23 +150,31 @@ answer_without(struct lifecycle_run *run)
 	buf_clear(&out);
 }
 
-/* It expects no answer, but every frame has one. */
-static void
-tell_worker(struct lifecycle_run *run, struct worker *w)
+/*
+ * True: it goes to the worker.  A notification expects no answer, but every
+ * frame has one.  What a client cancels is over: frames are served in turn.
+ */
+static bool
+mcp_goes(struct lifecycle_run *run)
 {
-	int rc = worker_tell(w, NULL, buf_view(&run->data));
+	const char *why;
 
-	if (rc == SP_E_STATE)
-		run_fail(run, LIFECYCLE_GONE, "the worker is not ready");
-	else if (rc == SP_E_SYNTAX)
-		run_fail(run, LIFECYCLE_MALFORMED,
-		    "data is no message of JSON-RPC");
-	else if (rc != SP_OK)
-		run_fail_rc(run, rc);
-	else
+	switch (worker_word(buf_view(&run->data), &why)) {
+	case WORKER_WORD_NOTES:
 		run_finish(run, LIFECYCLE_OK,
 		    VIEW("{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}"),
 		    VIEW_NONE);
+		return false;
+	case WORKER_WORD_BAD:
+		run_fail(run, LIFECYCLE_MALFORMED, why);
+		return false;
+	case WORKER_WORD_NO_METHOD:
+		run_fail(run, LIFECYCLE_NO_METHOD, why);
+		return false;
+	case WORKER_WORD_ASKS:
+	default:
+		return true;
+	}
 }
 
 static void
@@ -197,16 +206,8 @@ ask_worker(struct lifecycle_run *run)
 		data = VIEW("{}");
 	if (run->op != LIFECYCLE_STATE)
 		ep->used = true;
-	if (run->op == LIFECYCLE_MCP && lifecycle_frame_notifies(data)) {
-		tell_worker(run, w);
+	if (run->op == LIFECYCLE_MCP && !mcp_goes(run))
 		return;
-	}
-	/* a worker may well be silent on it, and count as failed for that */
-	if (run->op == LIFECYCLE_MCP && !lifecycle_frame_asks(data)) {
-		run_fail(run, LIFECYCLE_MALFORMED,
-		    "data is no request of JSON-RPC: it names no method");
-		return;
-	}
 	ask = (struct worker_ask){ .op = ops[run->op],
 		.data = data,
 		.timeout_ms = run->timeout_ms };

@@ -170,6 +170,7 @@ def protocol(d):
     tap.eq((got["type"], got["data"]["id"],
             got["data"]["result"]["content"][0]["text"]),
            ("mcp", 1, '{"a": 1}'), "a call of MCP")
+    rpcs(ws)
     got = step(ws, refuse=True)
     tap.ok(fault(got, "error") and "no such move" in
            got["data"]["detail"]["cause"], "what the worker refuses", got)
@@ -189,6 +190,36 @@ def protocol(d):
     tap.eq([json.loads(ws.receive())["type"] for _ in range(3)],
            ["observation", "state", "error"], "many at once, in order")
     return ws
+
+
+def rpcs(ws):
+    """What of JSON-RPC a frame may hold, and what comes of it."""
+    def ask(**data):
+        got = ws.ask({"type": "mcp", "data": data})
+        return got["type"], got["data"]
+    kind, got = ask(jsonrpc="2.0", method="tools/call",
+                    params={"name": "echo", "arguments": {"b": 2}})
+    tap.eq((kind, got["id"], got["result"]["content"][0]["text"]),
+           ("mcp", None, '{"b": 2}'), "without an id it is done all the same")
+    for data, code in (
+            ({}, -32600), ({"method": "tools/list", "id": 1}, -32600),
+            ({"jsonrpc": "2.0", "id": 1}, -32600),
+            ({"jsonrpc": "2.0", "id": 1, "result": {}}, -32600),
+            ({"jsonrpc": "2.0", "id": 1, "method": 5}, -32600),
+            ({"jsonrpc": "2.0", "id": 1, "method": "initialize",
+              "params": {}}, -32601),
+            ({"jsonrpc": "2.0", "id": 1, "method": "env/step",
+              "params": {"n": 1}}, -32601)):
+        kind, got = ask(**data)
+        tap.eq((kind, got["error"]["code"], got["id"]),
+               ("mcp", code, data.get("id")), f"{json.dumps(data)}")
+    # ids of the worker's are not those of its clients
+    for n in range(8):
+        kind, got = ask(jsonrpc="2.0", method="notifications/cancelled",
+                        params={"requestId": n})
+        tap.eq((kind, got), ("mcp", {"jsonrpc": "2.0", "id": None,
+                                     "result": {}}), "a notification")
+    tap.eq(state(ws)["step_count"], 1, "the worker was told of none")
 
 
 def sandboxes(d, ws):

@@ -151,6 +151,18 @@ def tools(d, c):
 
 # ---- what the worker says by itself ------------------------------------------
 
+def asks_meanwhile(d, c):
+    """Who is asked in a call may call something for the answer."""
+    h, r = c.open(rpc("s1", "tools/call", name="env.sample", arguments={}))
+    asked = json.loads(event(r))
+    got = c.call("s2", "tools/call", name="echo", arguments={"for": "it"})
+    tap.eq(said(got), 'echo{"for": "it"}', "a call while its client is asked")
+    c.post(json.dumps({"jsonrpc": "2.0", "id": asked["id"],
+                       "result": {"model": "n"}}))
+    tap.eq(said(json.loads(event(r))), '{"model": "n"}', "then the answer")
+    h.close()
+
+
 def streams(d):
     c = Client(d, caps={"sampling": {}})
     h, r = c.open(rpc("p1", "tools/call", name="env.progress", arguments={},
@@ -177,6 +189,7 @@ def streams(d):
     tap.eq((status, body), (202, b""), "its answer is taken")
     tap.eq(said(json.loads(event(r))), '{"model": "m"}', "and has come")
     h.close()
+    asks_meanwhile(d, c)
     got = c.call(4, "tools/call", name="env.elicit", arguments={})
     tap.eq(json.loads(said(got))["code"], -32601,
            "what the client cannot do is refused for it")

@@ -172,6 +172,10 @@ def lifecycle(d, ep):
            got)
     tap.eq(d.worker(ep, "state")["result"], {"step_count": 1, "own": True},
            "env/state")
+    for bad in ("{}", '{"jsonrpc":"2.0","id":1,"method":"env/reset"}',
+                '{"jsonrpc":"2.0","method":"notifications/cancelled"}'):
+        got = d.worker(ep, "mcp", bad)
+        tap.ok("400" in got, f"no request for a worker: {bad}", got)
     got = d.worker(ep, "step", "[1]")
     tap.ok("400" in got, "an action that is no object", got)
     plain = d.create("plain")
@@ -411,7 +415,7 @@ def frames(d):
            "a tool that is not there")
     tap.eq(d.tool(ep, "add", a="bad")["result"]["error"]["code"], -32603,
            "one that raises")
-    tap.eq(d.mcp(ep, "initialize")["result"]["error"]["code"], -32601,
+    tap.eq(d.mcp(ep, "prompts/list")["result"]["error"]["code"], -32601,
            "more of MCP there is not")
     got = d.worker(ep, "step", '{"move": "exit"}')
     tap.ok("502" in got and "exit status 4" in got, "one that ends it", got)

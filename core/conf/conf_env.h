@@ -92,6 +92,8 @@ struct conf_environment {
 	struct view worker_action_class; /* of frames: MODULE:CLASS */
 	struct view worker_dir; /* inside, absolute; empty: its HOME */
 	uint64_t worker_start_ms; /* until it must be ready */
+	uint64_t
+	    answer_ms; /* for a client to answer what it asks; 0 no bound */
 
 	struct view assets; /* directory; empty: none */
 	struct conf_env_asset *asset;

@@ -353,6 +353,19 @@ const struct conf_directive core_conf_env[] = {
 	    .def = "30s",
 	    .args = "TIME",
 	    .doc = "How long the worker may take to be ready." },
+	{ .name = "answer_timeout",
+	    .scopes = CONF_ENVIRONMENT,
+	    .type = CONF_DURATION,
+	    .offset = ENV(answer_ms),
+	    .max = MS_HOUR,
+	    .def = "60s",
+	    .args = "TIME | off",
+	    .doc = "How long a client may take to answer what the worker asks "
+		   "of it in a call\n(sampling, elicitation, roots); at most "
+		   "half of its timeout.\nPast it the "
+		   "worker is told that the request timed out, and the client "
+		   "that it is\ncancelled.\nOther clients' calls wait so "
+		   "long, too; 0 is off." },
 	{ .name = "assets",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_BLOCK,

@@ -267,7 +267,7 @@ const struct conf_directive core_conf_env_sandbox[] = {
 	    .type = CONF_DURATION,
 	    .offset = ENV(timeout_ms),
 	    .max = (uint64_t)365 * MS_DAY,
-	    .def = "off",
+	    .def = "5m",
 	    .args = "TIME | off",
 	    .doc =
 		"How long one operation of the worker may take: a reset, a "

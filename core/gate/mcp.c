@@ -93,6 +93,7 @@ mcp_client_end(struct mcp_client *c)
 	if (c->ended)
 		return;
 	c->ended = true;
+	c->given_up = mcp_call_given_up(c);
 	mcp_call_forget_all(c);
 	if (c->how == MCP_SOCKET)
 		mcp_ws_end(c);

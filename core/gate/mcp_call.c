@@ -8,13 +8,39 @@
 
 /* ---- its life ---------------------------------------------------------------- */
 
+static const struct mcp_call *
+call_beside(const struct mcp_client *c, const struct mcp_call *k)
+{
+	const struct mcp_call *other;
+
+	LIST_FOREACH (other, &c->calls, link)
+		if (other != k && other->wc != NULL)
+			return other;
+	return NULL;
+}
+
+/* Another one of the same peer's that is with the worker, or NULL. */
+static const struct mcp_call *
+call_other(const struct mcp_call *k)
+{
+	const struct mcp_call *other = call_beside(k->client, k);
+	const struct mcp_client *c;
+
+	if (other != NULL || k->client->session == NULL)
+		return other;
+	LIST_FOREACH (c, &k->client->session->clients, link)
+		if ((other = call_beside(c, k)) != NULL)
+			return other;
+	return NULL;
+}
+
 void
 mcp_call_free(struct mcp_call *k)
 {
 	if (k->waits)
 		worker_unwatch(&k->ready);
-	if (k->client->peer != NULL)
-		mcp_session_call_over(k->client->peer, k);
+	if (k->client->peer != NULL && k->client->peer->asked_n > 0)
+		mcp_session_call_over(k->client->peer, k, call_other(k));
 	LIST_REMOVE(k, link);
 	k->client->calls_n--;
 	bound_give(&k->turn);
@@ -188,6 +214,7 @@ mcp_call_send(struct mcp_call *k)
 	struct worker *w = ep != NULL ? worker_of(ep) : NULL;
 	const struct worker_ask ask = { .op = WORKER_MCP,
 		.whose = c->door->whose,
+		.client = c->peer,
 		.data = buf_view(&k->text) };
 	struct buf out = BUF_INIT(4096);
 	int rc;
@@ -230,6 +257,17 @@ mcp_call_hold_all(struct mcp_client *c, bool on)
 	LIST_FOREACH (k, &c->calls, link)
 		if (k->wc != NULL && !k->own)
 			worker_hold(k->wc, on);
+}
+
+bool
+mcp_call_given_up(const struct mcp_client *c)
+{
+	const struct mcp_call *k;
+
+	LIST_FOREACH (k, &c->calls, link)
+		if (!k->cancelled)
+			return false;
+	return !LIST_EMPTY(&c->calls);
 }
 
 void

@@ -295,12 +295,21 @@ mcp_http_answer(struct mcp_client *c, struct view json)
 void
 mcp_http_end(struct mcp_client *c)
 {
+	int rc;
+
 	/* the hook says it */
 	if (c->r->x == NULL || c->in_hook)
 		return;
-	if (c->sse)
+	if (c->sse) {
 		http_stream_end(c);
-	else if (c->r->x->state == EXCHANGE_REQUEST) {
+	} else if (c->r->x->state == EXCHANGE_REQUEST && c->given_up) {
+		/* no error: what is over is a stream without an event */
+		rc = mcp_http_open(c);
+		if (rc == SP_OK)
+			http_stream_end(c);
+		else
+			http_over(c, rc);
+	} else if (c->r->x->state == EXCHANGE_REQUEST) {
 		if (http_fail(c,
 			c->session != NULL && c->session->ended ? 404 : 503,
 			c->session != NULL && c->session->ended

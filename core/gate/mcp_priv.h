@@ -77,6 +77,7 @@ struct mcp_client {
 	bool living; /* the watch of the episode */
 	bool ended; /* it is told nothing any more */
 	bool held; /* the worker waits until it has read */
+	bool given_up; /* at its end it waited for nothing any more */
 	bool made; /* its episode was made for it */
 	bool owns; /* and a session has it now */
 	void *making; /* it is being made; of the owner's */
@@ -121,6 +122,7 @@ struct mcp_call {
 	struct worker_call *wc; /* NULL: it is not with the worker */
 	struct worker_watch ready; /* initialize waits for the worker */
 	bool waits, list, own;
+	bool cancelled; /* its client waits for it no more */
 	void *ctx; /* of a tool of the door's own */
 };
 
@@ -157,8 +159,12 @@ void mcp_session_end(struct mcp_session *s);
  */
 int mcp_session_ask(struct mcp_peer *p, const struct mcp_call *call,
     struct view id) must_check;
-/* The call is over: what was asked in it needs no answer any more. */
-void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call);
+/*
+ * The call is over: what was asked in it needs no answer any more, unless
+ * another of the same peer's is with the worker, who may have asked in that.
+ */
+void mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call,
+    const struct mcp_call *other);
 /* The call in which it came, if one is open; it is not from now on. */
 const struct mcp_call *mcp_session_answered(struct mcp_peer *p, struct view id);
 void mcp_session_peer_clear(struct mcp_peer *p);
@@ -243,6 +249,8 @@ void mcp_call_end(struct mcp_call *k, const char *outcome, struct buf *answer,
 /* To the worker with its text.  1: it is answered, now or later. */
 int mcp_call_send(struct mcp_call *k) must_check;
 /* All calls of a client are taken back. */
+/* It has cancelled all that it asked, which is something. */
+bool mcp_call_given_up(const struct mcp_client *c);
 void mcp_call_forget_all(struct mcp_client *c);
 /* What the worker says in calls of this client waits, or comes again. */
 void mcp_call_hold_all(struct mcp_client *c, bool on);

@@ -90,13 +90,16 @@ mcp_session_answered(struct mcp_peer *p, struct view id)
 }
 
 void
-mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call)
+mcp_session_call_over(struct mcp_peer *p, const struct mcp_call *call,
+    const struct mcp_call *other)
 {
 	struct mcp_asked *a, *next;
 
 	for (a = LIST_FIRST(&p->asked); a != NULL; a = next) {
 		next = LIST_NEXT(a, link);
-		if (a->call == call)
+		if (a->call == call && other != NULL)
+			a->call = other;
+		else if (a->call == call)
 			session_asked_free(p, a);
 	}
 }

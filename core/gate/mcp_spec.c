@@ -238,6 +238,7 @@ spec_cancelled(struct mcp_client *c, const struct jrpc *m)
 	/* the worker is read again; what comes in others may hold it anew */
 	if (k->client->held)
 		mcp_call_hold_all(k->client, false);
+	k->cancelled = true;
 	worker_cancel(k->wc, jrpc_raw(m, &reason));
 }
 

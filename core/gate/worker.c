@@ -8,7 +8,6 @@
 #include "gate/process.h"
 #include "gate/console.h"
 #include "gate/worker_priv.h"
-#include "gate/worker_rpc.h"
 
 enum {
 	WORKER_FROZEN_MS = 1000, /* how often a frozen one is looked at */
@@ -31,7 +30,7 @@ static const struct worker_backend *const worker_backends[] = {
 };
 
 /* What comes of calls is told by the task: nobody is called back at once. */
-static void
+void
 worker_post(struct worker *w)
 {
 	if (!w->due) {
@@ -39,126 +38,6 @@ worker_post(struct worker *w)
 		TAILQ_INSERT_TAIL(&w->set->due, w, due_link);
 	}
 	loop_task_post(w->set->task);
-}
-
-/* ---- calls ------------------------------------------------------------------ */
-
-static void
-call_free(struct worker_call *c)
-{
-	buf_clear(&c->data);
-	buf_clear(&c->body);
-	mem_free(c);
-}
-
-/* Out of the list that it is in; the worker is read again, if it was not. */
-static void
-call_take(struct worker_call *c)
-{
-	struct worker *w = c->w;
-
-	switch (c->place) {
-	case WORKER_WAITING:
-		TAILQ_REMOVE(&w->waiting, c, link);
-		w->waiting_n--;
-		w->waiting_bytes -= buf_len(&c->data);
-		break;
-	case WORKER_CURRENT:
-		worker_hold(c, false);
-		w->current = NULL;
-		break;
-	case WORKER_LEFT:
-		TAILQ_REMOVE(&w->left, c, link);
-		w->left_n--;
-		break;
-	case WORKER_TOLD:
-		TAILQ_REMOVE(&w->ended, c, link);
-		break;
-	}
-}
-
-/* What the worker asked within it is void. */
-static void
-call_over(struct worker_call *c, bool forgotten)
-{
-	const struct worker_back *b = c->w->back;
-
-	if (b != NULL && b->ops->over != NULL)
-		b->ops->over(c->w->back, c, forgotten);
-}
-
-/* Once of each that was sent, for those who observe the episode. */
-static void
-call_told(struct worker_call *c, const char *code, struct view body)
-{
-	struct worker *w = c->w;
-	const struct worker_world *world = &w->set->world;
-	const struct worker_told t = { .step = c->op == WORKER_STEP,
-		.whose = c->whose,
-		.request = buf_view(&c->data),
-		.code = code,
-		.body = body };
-
-	if (c->feeds && c->number != 0 && w->ep != NULL && world->told != NULL)
-		world->told(world->arg, w->ep, &t);
-	c->feeds = false;
-}
-
-static void
-call_told_result(struct worker_call *c, enum worker_result result,
-    struct view body)
-{
-	static const char *const codes[] = {
-		[WORKER_ERROR] = "worker_error",
-		[WORKER_GONE] = "worker_gone",
-		[WORKER_TIMEOUT] = "worker_timeout",
-		[WORKER_BUSY] = "worker_busy",
-		[WORKER_NONE] = "no_worker",
-	};
-
-	call_told(c, codes[result], body);
-}
-
-/* Its result: told with the end of this turn. */
-static void
-call_end(struct worker_call *c, enum worker_result result, struct view body)
-{
-	struct worker *w = c->w;
-
-	call_told_result(c, result, body);
-	call_take(c);
-	if (c->caller == NULL) {
-		call_free(c);
-		worker_post(w);
-		return;
-	}
-	c->place = WORKER_TOLD;
-	c->result = result;
-	/* without memory for the words, the result is told alone */
-	(void)!buf_add_view(&c->body, body);
-	TAILQ_INSERT_TAIL(&w->ended, c, link);
-	worker_post(w);
-}
-
-static void
-calls_end(struct worker_calls *l, enum worker_result result, struct view body)
-{
-	while (!TAILQ_EMPTY(l))
-		call_end(TAILQ_FIRST(l), result, body);
-}
-
-/* Those that end meanwhile have their own turn. */
-static void
-tell_ended(struct worker *w)
-{
-	struct worker_call *c, *last = TAILQ_LAST(&w->ended, worker_calls);
-
-	for (c = NULL; c != last && !TAILQ_EMPTY(&w->ended);) {
-		c = TAILQ_FIRST(&w->ended);
-		call_take(c);
-		c->caller->done(c->arg, c->result, buf_view(&c->body));
-		call_free(c);
-	}
 }
 
 /* ---- deadlines -------------------------------------------------------------- */
@@ -170,7 +49,7 @@ arm_one(uint64_t at, uint64_t *next)
 		*next = at;
 }
 
-static void
+void
 worker_arm(struct worker *w)
 {
 	uint64_t now = worker_now_ms(w), next = 0;
@@ -180,39 +59,23 @@ worker_arm(struct worker *w)
 		arm_one(w->ready_by_ms, &next);
 	if (w->current != NULL)
 		arm_one(w->current->deadline_ms, &next);
+	TAILQ_FOREACH (c, &w->aside, link)
+		arm_one(c->deadline_ms, &next);
 	TAILQ_FOREACH (c, &w->left, link)
 		arm_one(c->deadline_ms, &next);
+	if (w->back != NULL && w->back->ops->owed != NULL)
+		arm_one(w->back->ops->owed(w->back), &next);
 	if (next == 0)
 		loop_timer_stop(w->timer);
 	else
 		loop_timer_set(w->timer, next > now ? next - now : 0);
 }
 
-/* Its answer is waited for no more. */
-static void
-left_end(struct worker_call *c)
-{
-	call_over(c, true);
-	call_end(c, WORKER_ERROR, VIEW("it was cancelled, and not answered"));
-}
-
-static void
-left_expire(struct worker *w, uint64_t now)
-{
-	struct worker_call *c, *next;
-
-	for (c = TAILQ_FIRST(&w->left); c != NULL; c = next) {
-		next = TAILQ_NEXT(c, link);
-		if (c->deadline_ms != 0 && c->deadline_ms <= now)
-			left_end(c);
-	}
-}
-
 static void
 worker_on_timer(void *arg)
 {
 	struct worker *w = arg;
-	const struct worker_call *c = w->current;
+	const struct worker_call *c;
 	uint64_t now = worker_now_ms(w);
 
 	/* whoever froze it answers for the time */
@@ -220,16 +83,19 @@ worker_on_timer(void *arg)
 		loop_timer_set(w->timer, WORKER_FROZEN_MS);
 		return;
 	}
-	left_expire(w, now);
+	worker_left_expire(w, now);
+	c = worker_sent_expired(w, now);
 	if (w->state == WORKER_STARTING && w->ready_by_ms != 0 &&
 	    w->ready_by_ms <= now)
 		worker_fail(w, WORKER_GONE,
 		    "it was not ready in %llu ms (worker_start_timeout)",
 		    (unsigned long long)w->start_ms);
-	else if (c != NULL && c->deadline_ms != 0 && c->deadline_ms <= now)
+	else if (c != NULL)
 		worker_fail(w, WORKER_TIMEOUT,
 		    "it did not answer in %llu ms (timeout)",
 		    (unsigned long long)c->timeout_ms);
+	else if (w->back != NULL && w->back->ops->lapse != NULL)
+		w->back->ops->lapse(w->back, now);
 	worker_arm(w);
 }
 
@@ -260,10 +126,11 @@ worker_down(struct worker *w, enum worker_result how)
 	w->news = true;
 	back_stop(w);
 	why = buf_view(&w->why);
+	worker_calls_end(&w->aside, how, why);
 	if (w->current != NULL)
-		call_end(w->current, how, why);
-	calls_end(&w->left, WORKER_GONE, why);
-	calls_end(&w->waiting, WORKER_GONE, why);
+		worker_call_end(w->current, how, why);
+	worker_calls_end(&w->left, WORKER_GONE, why);
+	worker_calls_end(&w->waiting, WORKER_GONE, why);
 	worker_arm(w);
 	worker_post(w);
 }
@@ -328,15 +195,10 @@ worker_begin(struct worker *w)
 		ops = worker_backends[env->worker];
 		w->call_ms = env->timeout_ms;
 		w->start_ms = env->worker_start_ms;
+		w->answer_ms = env->answer_ms;
 	}
 	if (ops == NULL) {
 		worker_fail(w, WORKER_GONE, "nothing here starts such a one");
-		return;
-	}
-	/* its pipes went with the reactor that had it */
-	if (w->ep->resumed) {
-		worker_fail(w, WORKER_GONE,
-		    "the reactor that it spoke to has died");
 		return;
 	}
 	w->ready_by_ms = w->start_ms != 0 ? worker_now_ms(w) + w->start_ms : 0;
@@ -357,6 +219,7 @@ worker_new(struct worker_set *s, struct episode *ep)
 	w->ep = ep;
 	w->told = WORKER_FAILED;
 	TAILQ_INIT(&w->waiting);
+	TAILQ_INIT(&w->aside);
 	TAILQ_INIT(&w->left);
 	TAILQ_INIT(&w->ended);
 	LIST_INIT(&w->watches);
@@ -377,7 +240,6 @@ static void
 worker_free(struct worker *w)
 {
 	struct worker_watch *watch;
-	struct worker_call *c;
 
 	LIST_REMOVE(w, link);
 	if (w->due)
@@ -386,10 +248,7 @@ worker_free(struct worker *w)
 		w->ep->worker = NULL;
 	while ((watch = LIST_FIRST(&w->watches)) != NULL)
 		worker_unwatch(watch);
-	while ((c = TAILQ_FIRST(&w->ended)) != NULL) {
-		call_take(c);
-		call_free(c);
-	}
+	worker_calls_drop(w);
 	loop_timer_free(w->timer);
 	buf_clear(&w->why);
 	buf_clear(&w->initialized);
@@ -429,44 +288,13 @@ tell_changed(struct worker *w)
 }
 
 static void
-send_failed(struct worker *w, int rc)
-{
-	if (rc == SP_E_LIMIT)
-		call_end(w->current, WORKER_ERROR,
-		    VIEW("it is more than a worker is told at once: 16 MiB"));
-	else if (rc == SP_E_NOMEM)
-		call_end(w->current, WORKER_ERROR,
-		    VIEW("there is no memory to send it"));
-	else
-		worker_fail(w, WORKER_GONE, "it reads no more");
-}
-
-static void
-send_next(struct worker *w)
-{
-	struct worker_call *c = TAILQ_FIRST(&w->waiting);
-	int rc;
-
-	call_take(c);
-	c->place = WORKER_CURRENT;
-	c->number = ++w->numbers;
-	if (c->timeout_ms != 0)
-		c->deadline_ms = worker_now_ms(w) + c->timeout_ms;
-	w->current = c;
-	rc = w->back->ops->send(w->back, c);
-	if (rc == SP_OK)
-		worker_arm(w);
-	else
-		send_failed(w, rc);
-}
-
-static void
 worker_pump(struct worker *w)
 {
-	while (w->state == WORKER_READY && w->current == NULL &&
-	    !TAILQ_EMPTY(&w->waiting))
-		send_next(w);
-	tell_ended(w);
+	struct worker_call *c;
+
+	while ((c = worker_next(w)) != NULL)
+		worker_send(w, c);
+	worker_calls_tell(w);
 	if (w->news)
 		tell_changed(w);
 	if (w->launch && w->state == WORKER_READY && w->ep != NULL)
@@ -634,163 +462,6 @@ worker_initialized(const struct worker *w)
 	return buf_view(&w->initialized);
 }
 
-static int
-call_read(struct worker_call *c, struct view data)
-{
-	struct worker_rpc r;
-	int rc;
-
-	c->feeds = c->op == WORKER_STEP;
-	buf_init(&c->data, SIZE_MAX);
-	buf_init(&c->body, WORKER_WHY_MAX);
-	if (c->op == WORKER_STATE)
-		return buf_add_str(&c->data, "{}");
-	rc = buf_add_view(&c->data, data);
-	if (rc != SP_OK || c->op != WORKER_MCP)
-		return rc != SP_OK ? rc : worker_rpc_object(data);
-	rc = worker_rpc_read(buf_view(&c->data), &r);
-	c->id = worker_rpc_raw(&r, &r.id);
-	c->token = worker_rpc_raw(&r, &r.meta_token);
-	c->feeds = rc == SP_OK && r.has_method &&
-	    jscan_is(&r.s, &r.method, VIEW("tools/call"));
-	return rc;
-}
-
-int
-worker_call(struct worker *w, const struct worker_ask *ask,
-    const struct worker_caller *caller, void *arg, struct worker_call **out)
-{
-	struct worker_call *c = mem_calloc(1, sizeof(*c));
-	bool busy = w->waiting_n >= WORKER_WAITING_MAX ||
-	    ask->data.n > WORKER_WAITING_BYTES - w->waiting_bytes;
-	int rc;
-
-	if (c == NULL)
-		return SP_E_NOMEM;
-	c->w = w;
-	c->op = ask->op;
-	c->whose = ask->whose;
-	rc = call_read(c, busy ? VIEW("{}") : ask->data);
-	if (rc != SP_OK) {
-		call_free(c);
-		return rc;
-	}
-	c->caller = caller;
-	c->arg = arg;
-	c->timeout_ms = ask->timeout_ms != 0 ? ask->timeout_ms : w->call_ms;
-	c->place = WORKER_WAITING;
-	TAILQ_INSERT_TAIL(&w->waiting, c, link);
-	w->waiting_n++;
-	w->waiting_bytes += buf_len(&c->data);
-	*out = c;
-	if (w->ep != NULL)
-		w->ep->used = true;
-	if (w->state == WORKER_FAILED)
-		call_end(c, WORKER_GONE, buf_view(&w->why));
-	else if (busy)
-		call_end(c, WORKER_BUSY,
-		    VIEW("too many calls of the episode wait"));
-	worker_post(w);
-	return SP_OK;
-}
-
-/* As many are followed as may be: of the oldest only its time is known. */
-static void
-left_push_out(struct worker *w)
-{
-	struct worker_call *c = TAILQ_FIRST(&w->left);
-	uint64_t until = c->deadline_ms != 0 ? c->deadline_ms : UINT64_MAX;
-
-	if (until > w->unsettled_ms[c->whose])
-		w->unsettled_ms[c->whose] = until;
-	if (!c->heard && until > w->unheard_ms)
-		w->unheard_ms = until;
-	left_end(c);
-}
-
-/*
- * The next may go, while c may still be answered, or worked on: an MCP server
- * that obeys answers nothing (MCP 2025-11-25, cancellation), and one that
- * reads nothing within a call has not even heard of it.
- */
-static void
-call_leave(struct worker_call *c)
-{
-	struct worker *w = c->w;
-
-	call_take(c);
-	if (w->left_n >= WORKER_LEFT_MAX)
-		left_push_out(w);
-	c->place = WORKER_LEFT;
-	TAILQ_INSERT_TAIL(&w->left, c, link);
-	w->left_n++;
-	worker_arm(w);
-	worker_post(w);
-}
-
-/* True: it was told, and others may be sent. */
-static bool
-call_cancel(struct worker_call *c, struct view reason)
-{
-	struct worker_back *b = c->w->back;
-
-	return c->place == WORKER_CURRENT && b != NULL &&
-	    b->ops->cancel != NULL && b->ops->cancel(b, c, reason);
-}
-
-void
-worker_forget(struct worker_call *c, struct view reason)
-{
-	struct worker *w = c->w;
-
-	if (c->place == WORKER_WAITING || c->place == WORKER_TOLD) {
-		call_take(c);
-		call_free(c);
-		worker_post(w);
-		return;
-	}
-	/* it has left, or its answer is waited for: nobody hears of that */
-	call_told(c, "client_gone",
-	    VIEW("who asked did not wait for the answer"));
-	worker_hold(c, false);
-	call_over(c, true);
-	if (call_cancel(c, reason))
-		call_leave(c);
-	c->caller = NULL;
-	c->id = c->token = VIEW_NONE;
-	buf_clear(&c->data);
-}
-
-void
-worker_cancel(struct worker_call *c, struct view reason)
-{
-	if (c->place == WORKER_WAITING)
-		call_end(c, WORKER_ERROR, VIEW("it was cancelled"));
-	else if (call_cancel(c, reason))
-		call_leave(c);
-}
-
-void
-worker_hold(struct worker_call *c, bool on)
-{
-	struct worker *w = c->w;
-
-	if (c->place != WORKER_CURRENT || w->back == NULL ||
-	    w->back->ops->hold == NULL || w->holding == on)
-		return;
-	w->holding = on;
-	w->back->ops->hold(w->back, on);
-}
-
-int
-worker_tell(struct worker *w, const struct worker_call *c, struct view json)
-{
-	if (w->state != WORKER_READY || w->back == NULL)
-		return SP_E_STATE;
-	return w->back->ops->tell != NULL ? w->back->ops->tell(w->back, c, json)
-					  : SP_OK;
-}
-
 void
 worker_watch(struct worker *w, struct worker_watch *watch)
 {
@@ -830,83 +501,6 @@ worker_now_ms(const struct worker *w)
 {
 	return w->ep != NULL ? episode_now_ms(w->ep)
 			     : loop_now_ms(w->set->world.loop);
-}
-
-struct worker_call *
-worker_numbered(struct worker *w, uint64_t number)
-{
-	struct worker_call *c;
-
-	if (w->current != NULL && w->current->number == number)
-		return w->current;
-	TAILQ_FOREACH (c, &w->left, link)
-		if (c->number == number)
-			return c;
-	return NULL;
-}
-
-void
-worker_answer(struct worker_call *c, enum worker_result result,
-    struct view body)
-{
-	const struct worker_caller *caller = c->caller;
-	struct worker *w = c->w;
-	void *arg = c->arg;
-
-	call_told_result(c, result, body);
-	call_over(c, false);
-	if (c->op == WORKER_STEP && result == WORKER_OK)
-		w->steps++;
-	call_take(c);
-	call_free(c);
-	worker_arm(w);
-	worker_post(w);
-	if (caller != NULL)
-		caller->done(arg, result, body);
-}
-
-bool
-worker_heard(struct worker *w, uint64_t ping)
-{
-	struct worker_call *c;
-
-	TAILQ_FOREACH (c, &w->left, link) {
-		if (c->ping != ping)
-			continue;
-		c->heard = true;
-		return true;
-	}
-	return false;
-}
-
-bool
-worker_settled(const struct worker *w, enum worker_whose whose)
-{
-	uint64_t now = worker_now_ms(w);
-	const struct worker_call *c;
-	unsigned i;
-
-	TAILQ_FOREACH (c, &w->left, link)
-		if (c->whose != whose || !c->heard)
-			return false;
-	for (i = 0; i < WORKER_WHOSE_N; i++)
-		if (i != whose && now < w->unsettled_ms[i])
-			return false;
-	return now >= w->unheard_ms;
-}
-
-bool
-worker_listens(const struct worker_call *c)
-{
-	return c != NULL && c->place == WORKER_CURRENT && c->caller != NULL &&
-	    c->caller->message != NULL;
-}
-
-void
-worker_say(const struct worker_call *c, struct view json)
-{
-	if (worker_listens(c))
-		c->caller->message(c->arg, json);
 }
 
 void

@@ -106,9 +106,18 @@ struct worker_ask {
 	struct view data; /* copied */
 	uint64_t timeout_ms; /* from when it is sent; 0: the environment's */
 	enum worker_whose whose;
+	/*
+	 * Who can answer what the worker asks in the call, and is never looked
+	 * into: calls of the same one may go while one of them waits for that.
+	 * NULL: nobody.
+	 */
+	const void *client;
 };
 /*
- * Asks; calls of one worker are answered in their order, one at a time.
+ * Asks; calls of one worker are answered one at a time, those of one principal
+ * in their order, and principals take turns: none fills the others' queue.  While
+ * one waits for its client to answer a request of the worker's, the next of
+ * the same client goes all the same: it may be needed for that answer.
  * Parameters: caller, borrowed until done() or worker_forget().
  * Owner:   *out is the worker's, and gone after done().
  * Returns: 0, done() follows in every case; SP_E_NOMEM; SP_E_SYNTAX data is no

@@ -432,6 +432,23 @@ http_tell(struct worker_back *b, const struct worker_call *c, struct view json)
 					   : SP_OK;
 }
 
+static uint64_t
+http_owed(const struct worker_back *b)
+{
+	const struct worker_http *h = (const struct worker_http *)b;
+
+	return h->phase == WORKER_HTTP_WEB ? worker_web_owed(h) : 0;
+}
+
+static void
+http_lapse(struct worker_back *b, uint64_t now_ms)
+{
+	struct worker_http *h = worker_http_of(b);
+
+	if (h->phase == WORKER_HTTP_WEB)
+		worker_web_lapse(h, now_ms);
+}
+
 static void
 http_hold(struct worker_back *b, bool on)
 {
@@ -449,6 +466,8 @@ const struct worker_backend worker_http_backend = {
 	.cancel = http_cancel,
 	.over = http_over,
 	.tell = http_tell,
+	.owed = http_owed,
+	.lapse = http_lapse,
 	.hold = http_hold,
 	.stop = http_stop,
 	.free = http_free,

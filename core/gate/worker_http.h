@@ -102,6 +102,8 @@ void worker_web_over(struct worker_http *h, const struct worker_call *c,
     bool forgotten);
 int worker_web_tell(struct worker_http *h, const struct worker_call *c,
     struct view json) must_check;
+uint64_t worker_web_owed(const struct worker_http *h);
+void worker_web_lapse(struct worker_http *h, uint64_t now_ms);
 void worker_web_hold(struct worker_http *h, bool on);
 void worker_web_stop(struct worker_http *h);
 void worker_web_free(struct worker_http *h);

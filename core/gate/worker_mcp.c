@@ -2,6 +2,7 @@
 
 #include "gate/worker_mcp.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "gate/worker_rpc.h"
 #include "json/jrpc.h"
@@ -16,6 +17,7 @@ enum {
 struct worker_mcp_asked {
 	TAILQ_ENTRY(worker_mcp_asked) link;
 	uint64_t call; /* number */
+	uint64_t by_ms; /* until when it must be answered; 0 none */
 	enum jscan_kind kind; /* of the id */
 	struct buf raw; /* the id as it came */
 	struct buf text; /* and decoded: how it comes back is free */
@@ -91,8 +93,13 @@ worker_mcp_start(struct worker_mcp *m)
 static void
 asked_free(struct worker_mcp *m, struct worker_mcp_asked *a)
 {
+	struct worker *w = m->back->w;
+	struct worker_call *c = w != NULL ? worker_numbered(w, a->call) : NULL;
+
 	TAILQ_REMOVE(&m->asked, a, link);
 	m->asked_n--;
+	if (c != NULL)
+		worker_asks(c, -1);
 	buf_clear(&a->raw);
 	buf_clear(&a->text);
 	mem_free(a);
@@ -123,9 +130,20 @@ asked_find(struct worker_mcp *m, const struct jscan *s,
 	return a;
 }
 
+/* The worker has more time than its client, or it would count as failed. */
+static uint64_t
+asked_until(const struct worker_call *c)
+{
+	uint64_t ms = c->w->answer_ms;
+
+	if (c->timeout_ms != 0 && (ms == 0 || ms > c->timeout_ms / 2))
+		ms = c->timeout_ms / 2;
+	return ms != 0 ? worker_now_ms(c->w) + ms : 0;
+}
+
 static int
-asked_add(struct worker_mcp *m, const struct worker_call *c,
-    const struct jscan *s, const struct jscan_span *id)
+asked_add(struct worker_mcp *m, struct worker_call *c, const struct jscan *s,
+    const struct jscan_span *id)
 {
 	struct worker_mcp_asked *a = mem_calloc(1, sizeof(*a));
 	int rc;
@@ -133,11 +151,13 @@ asked_add(struct worker_mcp *m, const struct worker_call *c,
 	if (a == NULL)
 		return SP_E_NOMEM;
 	a->call = c->number;
+	a->by_ms = asked_until(c);
 	a->kind = id->kind;
 	buf_init(&a->raw, 6 * WORKER_MCP_ASKED_BYTES);
 	buf_init(&a->text, WORKER_MCP_ASKED_BYTES);
 	TAILQ_INSERT_TAIL(&m->asked, a, link);
 	m->asked_n++;
+	worker_asks(c, 1);
 	rc = buf_add_view(&a->raw, jscan_raw(s, id));
 	if (rc == SP_OK)
 		rc = id_text(s, id, &a->text);
@@ -151,14 +171,16 @@ asked_add(struct worker_mcp *m, const struct worker_call *c,
  * known: while it may be at work on one that was cancelled, what it says may
  * belong to that, and not to whoever comes next.
  */
-static const struct worker_call *
+static struct worker_call *
 said_in(const struct worker_mcp *m)
 {
-	const struct worker *w = m->back->w;
-	const struct worker_call *c = w->current;
+	struct worker *w = m->back->w;
+	struct worker_call *c = w->current;
 
-	if (m->within != 0)
-		return c != NULL && c->number == m->within ? c : NULL;
+	if (m->within != 0) {
+		c = worker_numbered(w, m->within);
+		return c != NULL && worker_sent(c) ? c : NULL;
+	}
 	return c != NULL && worker_settled(w, c->whose) ? c : NULL;
 }
 
@@ -166,7 +188,7 @@ static void
 on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 {
 	const struct jscan_span *id = &r->id.v[r->id.n - 1];
-	const struct worker_call *c = said_in(m);
+	struct worker_call *c = said_in(m);
 	struct view raw = jscan_raw(&r->s, id);
 	int rc;
 
@@ -198,6 +220,22 @@ on_request(struct worker_mcp *m, const struct worker_rpc *r, struct view text)
 	}
 }
 
+/*
+ * Of two calls of one client that the worker is at it was not known in which
+ * it asked: then it was in the other.
+ */
+static bool
+asked_passes(struct worker_mcp_asked *a, const struct worker_call *c)
+{
+	struct worker_call *other = worker_beside(c);
+
+	if (other == NULL)
+		return false;
+	a->call = other->number;
+	worker_asks(other, 1);
+	return true;
+}
+
 void
 worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
     bool forgotten)
@@ -208,7 +246,7 @@ worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
 
 	for (a = TAILQ_FIRST(&m->asked); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, link);
-		if (a->call != c->number)
+		if (a->call != c->number || (!forgotten && asked_passes(a, c)))
 			continue;
 		/* or it might wait for it for ever */
 		rc = !forgotten
@@ -220,6 +258,70 @@ worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
 	}
 }
 
+uint64_t
+worker_mcp_owed(const struct worker_mcp *m)
+{
+	const struct worker_mcp_asked *a;
+	uint64_t first = 0;
+
+	TAILQ_FOREACH (a, &m->asked, link)
+		if (a->by_ms != 0 && (first == 0 || a->by_ms < first))
+			first = a->by_ms;
+	return first;
+}
+
+/* MCP 2025-11-25, lifecycle, timeouts: who asked gives it up, and says so. */
+static void
+asked_tell_client(const struct worker_call *c, struct view id)
+{
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	if (buf_printf(&b,
+		"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
+		"\"params\":{\"requestId\":%.*s,\"reason\":\"it was not "
+		"answered in time (answer_timeout)\"}}",
+		VIEW_ARG(id)) == SP_OK)
+		worker_say(c, buf_view(&b));
+	buf_clear(&b);
+}
+
+/* In the words of the SDK, which would have given it up by itself. */
+static void
+asked_lapse(struct worker_mcp *m, struct worker_mcp_asked *a)
+{
+	struct worker_call *c = worker_numbered(m->back->w, a->call);
+	struct buf id = BUF_INIT(6 * WORKER_MCP_ASKED_BYTES);
+	struct buf b = BUF_INIT(MCP_SMALL_MAX);
+
+	log_notice("episode %s: what its worker asked of its client (id %.*s) "
+		   "was not answered in time (answer_timeout): the worker is "
+		   "told so",
+	    m->back->w->ep != NULL ? m->back->w->ep->id : "?",
+	    VIEW_ARG(view_sub(buf_view(&a->raw), 0, 64)));
+	buf_take(&id, &a->raw);
+	asked_free(m, a);
+	mcp_send_or_fail(m, &b,
+	    jrpc_put_error(&b, buf_view(&id), JRPC_NO_SESSION,
+		VIEW("Request timed out"), VIEW_NONE));
+	if (m->back->w != NULL && c != NULL)
+		asked_tell_client(c, buf_view(&id));
+	buf_clear(&id);
+}
+
+void
+worker_mcp_lapse(struct worker_mcp *m, uint64_t now_ms)
+{
+	struct worker_mcp_asked *a;
+
+	do {
+		TAILQ_FOREACH (a, &m->asked, link)
+			if (a->by_ms != 0 && a->by_ms <= now_ms)
+				break;
+		if (a != NULL)
+			asked_lapse(m, a);
+	} while (a != NULL && m->back->w != NULL);
+}
+
 /* The worker may have given its id up, and used it in another's call. */
 static int
 tell_response(struct worker_mcp *m, const struct worker_call *c,
@@ -228,10 +330,13 @@ tell_response(struct worker_mcp *m, const struct worker_call *c,
 	struct buf b = BUF_INIT(WORKER_LINE_MAX);
 	struct worker_mcp_asked *a =
 	    asked_find(m, &r->s, &r->id.v[r->id.n - 1]);
+	const struct worker_call *in =
+	    a != NULL ? worker_numbered(m->back->w, a->call) : NULL;
 	struct view id;
 	int rc;
 
-	if (a == NULL || c == NULL || a->call != c->number)
+	if (in == NULL || c == NULL ||
+	    (in != c && (c->client == NULL || in->client != c->client)))
 		return SP_OK;
 	id = buf_view(&a->raw);
 	rc = mcp_send(m, &b, worker_rpc_put(r, &id, NULL, NULL, &b));
@@ -504,13 +609,34 @@ on_response(struct worker_mcp *m, const struct worker_rpc *r)
 
 /* ---- what comes ------------------------------------------------------------- */
 
+/* No JSON, for a reason that is common and hard to see. */
+static bool
+mcp_is_python(struct view text)
+{
+	static const struct view words[] = { { "NaN", 3 }, { "Infinity", 8 } };
+	size_t i, at;
+
+	if (jscan_valid(text, 0) == SP_OK)
+		return false;
+	for (i = 0; i < 2; i++)
+		for (at = 0; at + words[i].n <= text.n; at++)
+			if (view_starts(view_from(text, at), words[i]))
+				return true;
+	return false;
+}
+
 static void
 feed_one(struct worker_mcp *m, struct view text)
 {
 	struct worker_rpc r;
 
 	if (worker_rpc_read(text, &r) != SP_OK || !r.version)
-		mcp_bad(m, "it sent what is no JSON-RPC message", text);
+		mcp_bad(m,
+		    mcp_is_python(text)
+			? "it sent NaN or Infinity, which JSON does not have "
+			  "(Python: json.dumps(..., allow_nan=False))"
+			: "it sent what is no JSON-RPC message",
+		    text);
 	else if (r.has_method && r.id.n == 0)
 		on_notification(m, &r, text);
 	else if (r.has_method)

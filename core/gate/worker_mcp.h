@@ -55,6 +55,9 @@ bool worker_mcp_cancel(struct worker_mcp *m, const struct worker_call *c,
 void worker_mcp_ping(struct worker_mcp *m, struct worker_call *c);
 void worker_mcp_over(struct worker_mcp *m, const struct worker_call *c,
     bool forgotten);
+uint64_t worker_mcp_owed(const struct worker_mcp *m);
+/* back->w may be NULL when it returns. */
+void worker_mcp_lapse(struct worker_mcp *m, uint64_t now_ms);
 int worker_mcp_tell(struct worker_mcp *m, const struct worker_call *c,
     struct view json) must_check;
 

@@ -11,9 +11,10 @@
 enum {
 	WORKER_LINE_MAX = 16 * 1024 * 1024, /* bytes of one message */
 	WORKER_STDERR_MAX = 64 * 1024, /* of what is kept */
-	WORKER_WAITING_MAX = 64, /* calls, of one worker */
+	WORKER_WAITING_MAX = 64, /* calls of one principal's to one worker */
 	WORKER_WAITING_BYTES = 64 * 1024 * 1024, /* and their bytes */
 	WORKER_LEFT_MAX = 16, /* calls that were cancelled, and followed */
+	WORKER_ASIDE_MAX = 16, /* calls that wait for their own client */
 	WORKER_WHY_MAX = 1024,
 	WORKER_BODY_MAX = 64 * 1024 * 1024, /* an answer, of what was split */
 };
@@ -22,6 +23,8 @@ enum {
 enum worker_place {
 	WORKER_WAITING,
 	WORKER_CURRENT, /* it was sent; there is one at most */
+	/* sent before CURRENT, which the same client asked: it owed an answer */
+	WORKER_ASIDE,
 	/* sent, then cancelled or forgotten: others go, it may be answered */
 	WORKER_LEFT,
 	WORKER_TOLD, /* its result is known, and told with this turn's end */
@@ -33,6 +36,8 @@ struct worker_call {
 	enum worker_place place;
 	enum worker_op op;
 	enum worker_whose whose;
+	const void *client; /* NULL: nobody that the worker could ask */
+	unsigned asked; /* requests of the worker's, open in it */
 	bool feeds; /* a step or tools/call that nobody was told of yet */
 	struct buf data;
 	struct view id, token; /* raw, in data: of WORKER_MCP; or empty */
@@ -84,6 +89,13 @@ struct worker_backend {
 	    bool forgotten); /* NULL allowed */
 	int (*tell)(struct worker_back *b, const struct worker_call *c,
 	    struct view json); /* as worker_tell(); NULL: void */
+	/*
+	 * Until when the oldest request of the worker's must be answered; 0
+	 * none is open.  NULL: it asks nothing.
+	 */
+	uint64_t (*owed)(const struct worker_back *b);
+	/* Answers those of which the time is over in the client's place. */
+	void (*lapse)(struct worker_back *b, uint64_t now_ms);
 	/* Reads no more for now, or again; NULL allowed. */
 	void (*hold)(struct worker_back *b, bool on);
 	/* Kills what it started; b->w is NULL already. */
@@ -105,18 +117,19 @@ struct worker {
 	bool due, holding;
 	bool launch; /* the environment's processes are to be started */
 	struct worker_back *back; /* NULL: none runs */
-	uint64_t call_ms, start_ms; /* of its environment; 0 none */
+	uint64_t call_ms, start_ms, answer_ms; /* of its environment; 0 none */
 	uint64_t ready_by_ms; /* STARTING; 0 none */
 	struct loop_timer *timer;
-	struct worker_calls waiting, left, ended;
+	struct worker_calls waiting, aside, left, ended;
 	struct worker_call *current;
-	unsigned waiting_n, left_n;
+	unsigned waiting_n[WORKER_WHOSE_N], aside_n, left_n;
+	uint64_t served[WORKER_WHOSE_N]; /* number of the last that was sent */
 	/*
 	 * until when it may be at work on one that is not in left any more,
 	 * and until when on one of which it has not heard that it is over
 	 */
 	uint64_t unsettled_ms[WORKER_WHOSE_N], unheard_ms;
-	size_t waiting_bytes;
+	size_t waiting_bytes[WORKER_WHOSE_N];
 	uint64_t numbers; /* given out */
 	uint64_t steps; /* answered well since the reset */
 	uint64_t dropped; /* messages that belong to nothing */
@@ -168,6 +181,33 @@ void worker_set_news(struct worker_set *s, struct episode *ep,
     const struct episode_news *n);
 const struct worker_world *worker_set_world(const struct worker_set *s);
 
+/* ---- worker.c and worker_call.c of each other ------------------------------- */
+
+/* What comes of calls is told by the task: nobody is called back at once. */
+void worker_post(struct worker *w);
+/* The timer, when something of its calls has changed. */
+void worker_arm(struct worker *w);
+/* Its result: told with the end of this turn. */
+void worker_call_end(struct worker_call *c, enum worker_result result,
+    struct view body);
+void worker_calls_end(struct worker_calls *l, enum worker_result result,
+    struct view body);
+/* Tells those that have ended; who ends meanwhile has his own turn. */
+void worker_calls_tell(struct worker *w);
+/* Frees those that have ended, untold. */
+void worker_calls_drop(struct worker *w);
+/* The answers of cancelled ones are waited for no more, when it is time. */
+void worker_left_expire(struct worker *w, uint64_t now_ms);
+/* One of those that the worker is at, of which the time is over, or NULL. */
+const struct worker_call *worker_sent_expired(const struct worker *w,
+    uint64_t now_ms);
+/*
+ * The next that may go, or NULL: while the current one waits for its client,
+ * one of the same client's.
+ */
+struct worker_call *worker_next(const struct worker *w);
+void worker_send(struct worker *w, struct worker_call *c);
+
 /* ---- for back ends ---------------------------------------------------------- */
 
 struct loop *worker_loop(const struct worker *w);
@@ -183,13 +223,22 @@ void worker_ready(struct worker *w, struct view initialized);
  */
 void worker_fail(struct worker *w, enum worker_result how, const char *fmt, ...)
     printf_like(3, 4);
-/* The call that bears this number, CURRENT or LEFT, or NULL. */
+/* The call that bears this number, CURRENT, ASIDE or LEFT, or NULL. */
 struct worker_call *worker_numbered(struct worker *w, uint64_t number);
 /*
  * The answer to one of those, told at once: b->w may be NULL when it returns.
  */
 void worker_answer(struct worker_call *c, enum worker_result result,
     struct view body);
+/* It was sent, and its caller waits for it. */
+bool worker_sent(const struct worker_call *c);
+/* Another one that the same client waits for, the latest sent; or NULL. */
+struct worker_call *worker_beside(const struct worker_call *c);
+/*
+ * So many more requests of the worker's are open in it, or fewer: from the
+ * first on the next call of its client may go, so that it can be answered.
+ */
+void worker_asks(struct worker_call *c, int more);
 /* It has read what was sent up to that ping: false, there is no such one. */
 bool worker_heard(struct worker *w, uint64_t ping);
 /*

@@ -94,6 +94,18 @@ stdio_tell(struct worker_back *b, const struct worker_call *c, struct view json)
 	return worker_mcp_tell(&stdio_of(b)->mcp, c, json);
 }
 
+static uint64_t
+stdio_owed(const struct worker_back *b)
+{
+	return worker_mcp_owed(&((const struct worker_stdio *)b)->mcp);
+}
+
+static void
+stdio_lapse(struct worker_back *b, uint64_t now_ms)
+{
+	worker_mcp_lapse(&stdio_of(b)->mcp, now_ms);
+}
+
 static void
 stdio_hold(struct worker_back *b, bool on)
 {
@@ -106,6 +118,8 @@ const struct worker_backend worker_stdio_backend = {
 	.cancel = stdio_cancel,
 	.over = stdio_over,
 	.tell = stdio_tell,
+	.owed = stdio_owed,
+	.lapse = stdio_lapse,
 	.hold = stdio_hold,
 	.stop = stdio_stop,
 	.free = stdio_free,

@@ -548,6 +548,18 @@ worker_web_tell(struct worker_http *h, const struct worker_call *c,
 	return worker_mcp_tell(&h->web->mcp, c, json);
 }
 
+uint64_t
+worker_web_owed(const struct worker_http *h)
+{
+	return h->web != NULL ? worker_mcp_owed(&h->web->mcp) : 0;
+}
+
+void
+worker_web_lapse(struct worker_http *h, uint64_t now_ms)
+{
+	worker_mcp_lapse(&h->web->mcp, now_ms);
+}
+
 void
 worker_web_hold(struct worker_http *h, bool on)
 {

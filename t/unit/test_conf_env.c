@@ -560,8 +560,8 @@ test_defaults(void)
 	tap_ok(e->read_only.n == 7 && e->read_write.n == 1 &&
 		view_eq(e->read_write.v[0], VIEW("/tmp")) &&
 		e->memory_bytes == 1 << 30 && e->pids == 256 &&
-		e->cpu_milli == 1000 && e->timeout_ms == 0 && e->env.n == 0 &&
-		f->read_only.n == 7,
+		e->cpu_milli == 1000 && e->timeout_ms == 300000 &&
+		e->env.n == 0 && f->read_only.n == 7,
 	    "sandbox");
 	tap_ok(g->read_only.n == 0 && view_eq(g->rootfs, VIEW("/i")),
 	    "an image needs no read_only");

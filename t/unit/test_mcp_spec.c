@@ -206,6 +206,31 @@ test_spec_stream(void)
 	finish();
 }
 
+/* Its session ends while it waits: no error for what it gave up itself. */
+static void
+test_spec_given_up(bool cancelled)
+{
+	struct mux_stream *s;
+
+	begin();
+	initialize();
+	s = spec(RPCP("9", "tools/call", "{\"name\":\"echo\"}"));
+	tap_is_int(w.calls, 1, "a call");
+	if (cancelled)
+		is(spec("{\"jsonrpc\":\"2.0\",\"method\":"
+			"\"notifications/cancelled\","
+			"\"params\":{\"requestId\":9}}"),
+		    202, "", "that is cancelled");
+	is(ask("DELETE", "/mcp", session, NULL), 200, "", "DELETE");
+	turn();
+	if (cancelled)
+		is(s, 200, "", "ends a call that nobody waits for");
+	else
+		is(s, 404, "...-32001", "tells one who waits");
+	tap_is_int(w.forgotten, 1, "the worker hears of it");
+	finish();
+}
+
 static void
 test_spec_get(void)
 {
@@ -425,6 +450,8 @@ main(void)
 	test_spec_rules();
 	test_spec_batch();
 	test_spec_stream();
+	test_spec_given_up(true);
+	test_spec_given_up(false);
 	test_spec_get();
 	test_gone();
 	test_slow();

@@ -26,8 +26,9 @@ call(enum worker_op op, const char *data)
 {
 	static struct worker_call *calls[32];
 	static unsigned n;
-	const struct worker_ask ask = { op, view_str(data), 0,
-		WORKER_ORCHESTRATORS };
+	const struct worker_ask ask = { .op = op,
+		.data = view_str(data),
+		.whose = WORKER_ORCHESTRATORS };
 
 	n = (n + 1) % 32;
 	return worker_call(w, &ask, &caller, &calls[n], &calls[n]) == SP_OK
