@@ -2,6 +2,8 @@
 
 #include "base/utf8.h"
 
+#include <string.h>
+
 /*
  * RFC 3629 s4.  The second byte's range depends on the first: that is where
  * overlong forms, surrogates and what is above U+10FFFF are shut out.
@@ -45,17 +47,37 @@ utf8_decode(struct view v, uint32_t *cp)
 	return n;
 }
 
+/* Past what is below 0x80, eight bytes at a step. */
+static inline size_t
+ascii_end(struct view v, size_t at)
+{
+	uint64_t x;
+
+	for (; v.n - at >= sizeof(x); at += sizeof(x)) {
+		memcpy(&x, v.p + at, sizeof(x));
+		if ((x & UINT64_C(0x8080808080808080)) != 0)
+			break;
+	}
+	while (at < v.n && (unsigned char)v.p[at] < 0x80)
+		at++;
+	return at;
+}
+
 bool
 utf8_valid(struct view v)
 {
+	size_t at = 0;
 	uint32_t cp;
 	unsigned n;
 
-	while (v.n > 0) {
-		n = utf8_decode(v, &cp);
-		if (n == 0)
-			return false;
-		v = view_from(v, n);
+	while ((at = ascii_end(v, at)) < v.n) {
+		/* other than ASCII, most often followed by its like */
+		do {
+			n = utf8_decode(view_from(v, at), &cp);
+			if (n == 0)
+				return false;
+			at += n;
+		} while (at < v.n && (unsigned char)v.p[at] >= 0x80);
 	}
 	return true;
 }

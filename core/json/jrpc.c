@@ -36,20 +36,35 @@ jrpc_see(struct jrpc_seen *seen, const struct jscan *s,
 		seen->v[i] = *val;
 }
 
-/* All members of the object; the text was found to be valid. */
-static void
+/*
+ * All members of the object, in the one pass over it that there is: the
+ * grammar is seen to on the way.
+ */
+static int
 jrpc_scan(struct view text, struct jrpc_seen *seen)
 {
 	struct jscan_span key, val;
 	struct jscan s;
+	int rc = SP_OK;
 
 	jscan_init(&s, text, 0);
-	if (jscan_peek(&s) != JSCAN_OBJECT || jscan_enter(&s) != SP_OK) {
+	if (jscan_peek(&s) != JSCAN_OBJECT) {
 		seen->strange = true;
-		return;
+		rc = jscan_skip(&s, NULL);
+	} else {
+		rc = jscan_enter(&s);
+		while (rc == SP_OK && jscan_member(&s, &key) == 1) {
+			rc = jscan_skip(&s, &val);
+			if (rc == SP_OK)
+				jrpc_see(seen, &s, &key, &val);
+		}
 	}
-	while (jscan_member(&s, &key) == 1 && jscan_skip(&s, &val) == SP_OK)
-		jrpc_see(seen, &s, &key, &val);
+	if (rc == SP_OK)
+		rc = jscan_finish(&s);
+	/* without the mark all of it is ASCII */
+	if (rc == SP_OK && s.loose && !utf8_valid(text))
+		rc = SP_E_SYNTAX;
+	return rc;
 }
 
 /* s4: a string, an integer, or null, which is better not used. */
@@ -90,14 +105,11 @@ jrpc_read(struct view text, struct jrpc *out)
 	struct jrpc_seen seen = { .strange = false };
 	struct jscan s;
 	bool good;
-	int rc = jscan_valid(text, 0);
+	int rc = jrpc_scan(text, &seen);
 
 	*out = (struct jrpc){ .text = text };
 	if (rc != SP_OK)
 		return rc;
-	if (!utf8_valid(text))
-		return SP_E_SYNTAX;
-	jrpc_scan(text, &seen);
 	jscan_init(&s, text, 0);
 	good = !seen.strange && jscan_is(&s, &seen.v[0], VIEW("2.0"));
 	if (seen.v[1].kind != JSCAN_NONE && !jrpc_is_id(&s, &seen.v[1]))
@@ -163,7 +175,8 @@ jrpc_member(const struct jrpc *m, const struct jscan_span *in, struct view name,
 	s.pos = in->start;
 	if (jscan_enter(&s) != SP_OK)
 		return SP_E_PROTO;
-	while (jscan_member(&s, &key) == 1 && jscan_skip(&s, &val) == SP_OK) {
+	/* the grammar was seen to when the message was read */
+	while (jscan_member(&s, &key) == 1 && jscan_hop(&s, &val) == SP_OK) {
 		if (!jrpc_near(&s, &key, name))
 			continue;
 		if (found == 1 || !jscan_is(&s, &key, name))
@@ -230,7 +243,7 @@ jrpc_batch_open(struct jrpc_batch *b, struct view text)
 	if (jscan_enter(&s) != SP_OK)
 		return SP_E_SYNTAX;
 	b->s = s;
-	while (jscan_element(&s) == 1 && jscan_skip(&s, NULL) == SP_OK)
+	while (jscan_element(&s) == 1 && jscan_hop(&s, NULL) == SP_OK)
 		b->n++;
 	return SP_OK;
 }
@@ -240,7 +253,7 @@ jrpc_batch_next(struct jrpc_batch *b, struct view *item)
 {
 	struct jscan_span v;
 
-	if (jscan_element(&b->s) != 1 || jscan_skip(&b->s, &v) != SP_OK)
+	if (jscan_element(&b->s) != 1 || jscan_hop(&b->s, &v) != SP_OK)
 		return 0;
 	*item = jscan_raw(&b->s, &v);
 	return 1;

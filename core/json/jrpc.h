@@ -59,7 +59,8 @@ jrpc_raw(const struct jrpc *m, const struct jscan_span *s)
 /* The decoded method is that one. */
 bool jrpc_is(const struct jrpc *m, struct view method);
 /*
- * A member of an object in m->text (params, or one in it).
+ * A member of an object in m->text (params, or one in it), which was found to
+ * be JSON: what is in the others is passed over.
  * Returns: 1 with *out; 0 it is not there, or `in` is no object; SP_E_PROTO it
  *          stands twice, or beside one whose name differs in case alone.
  */

@@ -251,7 +251,57 @@ jrun_integers(const uint8_t *p, const uint8_t *end)
 	return p + i;
 }
 
+/*
+ * The same of a list that may be long, as far as whole blocks tell.
+ * Parameters: p < end, where an element begins.
+ * Returns: where an element begins, before end: p when the first one is no
+ *          integer for sure, or is not followed by a comma.
+ */
+static inline const uint8_t *
+jrun_integer_list(const uint8_t *p, const uint8_t *end)
+{
+	const __m128i zero = _mm_set1_epi8('0');
+	const __m128i nine = _mm_set1_epi8(9);
+	const __m128i comma = _mm_set1_epi8(',');
+
+	while (end - p > 64) {
+		uint64_t digit = 0, sep = 0, nought = 0, other;
+		int i;
+
+		for (i = 0; i < 64; i += 16) {
+			__m128i v = _mm_loadu_si128((const __m128i *)(p + i));
+			__m128i d = _mm_sub_epi8(v, zero);
+			__m128i c = _mm_cmpeq_epi8(v, comma);
+
+			d = _mm_cmpeq_epi8(_mm_min_epu8(d, nine), d);
+			v = _mm_cmpeq_epi8(v, zero);
+			digit |= (uint64_t)_mm_movemask_epi8(d) << i;
+			sep |= (uint64_t)_mm_movemask_epi8(c) << i;
+			nought |= (uint64_t)_mm_movemask_epi8(v) << i;
+		}
+		other = ~(digit | sep);
+		if (other != 0)
+			sep &= (other & (0 - other)) - 1;
+		/* a digit before each comma, none after a leading nought */
+		other = (sep & ~(digit << 1)) |
+		    (nought & (sep << 1 | 1) & digit >> 1);
+		if (other != 0)
+			sep &= (other & (0 - other)) - 1;
+		if (sep == 0)
+			break;
+		p += 64 - __builtin_clzll(sep);
+	}
+	return p;
+}
+
 #else
+
+static inline const uint8_t *
+jrun_integer_list(const uint8_t *p, const uint8_t *end)
+{
+	(void)end;
+	return p;
+}
 
 static inline const uint8_t *
 jrun_integers(const uint8_t *p, const uint8_t *end)

@@ -16,6 +16,8 @@ enum {
 	EXACT_DIGITS = 19,
 	/* bytes of a string that is looked at in blocks from there on */
 	TEXT_LONG = 32,
+	/* digits of a number that are looked at one by one */
+	DIGITS_FEW = 4,
 };
 
 /* The kind of value that a first byte begins; '-' may be -Infinity instead. */
@@ -236,6 +238,18 @@ string_end(struct jscan *s, const uint8_t *p, const uint8_t *end, bool *escaped)
 	}
 }
 
+/* Most numbers are short: a block is looked at behind a few digits alone. */
+static inline const uint8_t *
+digits_end(const uint8_t *p, const uint8_t *end)
+{
+	int i;
+
+	for (i = 0; i < DIGITS_FEW; i++, p++)
+		if (p == end || !jrun_is_digit(*p))
+			return p;
+	return jrun_digits(p, end);
+}
+
 /* RFC 8259 s6: minus, int, frac, exp. */
 static inline const uint8_t *
 number_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
@@ -245,14 +259,14 @@ number_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 	if (*p == '-')
 		p++;
 	from = p;
-	p = jrun_digits(p, end);
+	p = digits_end(p, end);
 	if (p == from)
 		return bad_at(s, p, SP_E_SYNTAX);
 	if (*from == '0' && p - from > 1)
 		return bad_at(s, from + 1, SP_E_SYNTAX);
 	if (p < end && *p == '.') {
 		from = p + 1;
-		p = jrun_digits(from, end);
+		p = digits_end(from, end);
 		if (p == from)
 			return bad_at(s, p, SP_E_SYNTAX);
 	}
@@ -261,7 +275,7 @@ number_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 		if (p < end && (*p == '+' || *p == '-'))
 			p++;
 		from = p;
-		p = jrun_digits(from, end);
+		p = digits_end(from, end);
 		if (p == from)
 			return bad_at(s, p, SP_E_SYNTAX);
 	}
@@ -423,7 +437,12 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 			if (!object && jrun_is_digit(*p)) {
 				/* a token's bytes, most often */
 				quick = jrun_integers(p, end);
-				p = quick != NULL ? quick : p;
+				if (quick == NULL) {
+					/* behind a comma a value is due */
+					p = jrun_integer_list(p, end);
+					continue;
+				}
+				p = quick;
 			}
 			if (*p != (object ? '}' : ']')) {
 				if (object)

@@ -175,6 +175,53 @@ same_list(void)
 	return good == is_list(text + 1);
 }
 
+/* The same with signs and fractions, which are fine as well. */
+static bool
+is_plain_list(char *text)
+{
+	char *p, *item = text;
+
+	for (p = text; *p != '\0'; p++) {
+		if (*p != ',' && *p != ']')
+			continue;
+		if (jscan_valid(view_of(item, (size_t)(p - item)), 0) != SP_OK)
+			return false;
+		item = p + 1;
+	}
+	return true;
+}
+
+/* Of several blocks, with a fault in some of them, or cut. */
+static bool
+same_long_list(void)
+{
+	static const char bytes[] = "0019,,,] -.x";
+	char text[400];
+	size_t i, n = sizeof(text) - 2, cut;
+	bool good;
+
+	text[0] = '[';
+	for (i = 1; i < n; i++)
+		text[i] = below(3) != 0 || text[i - 1] < '0' || i == n - 1
+		    ? (char)('1' + below(9))
+		    : ',';
+	text[n] = ']';
+	text[n + 1] = '\0';
+	for (i = below(3); i > 0; i--)
+		text[1 + below((unsigned)n - 1)] =
+		    bytes[below(sizeof(bytes) - 1)];
+	/* white space is no part of the plain reading */
+	if (memchr(text, ' ', n) != NULL)
+		return true;
+	/* where the first bracket closes it, all of it has to be */
+	if (strchr(text, ']') != text + n)
+		return jscan_valid(view_of(text, n + 1), 0) == SP_E_SYNTAX;
+	good = jscan_valid(view_of(text, n + 1), 0) == SP_OK;
+	cut = 1 + below((unsigned)n);
+	return good == is_plain_list(text + 1) &&
+	    jscan_valid(view_of(text, cut), 0) == SP_E_SYNTAX;
+}
+
 int
 main(void)
 {
@@ -201,6 +248,9 @@ main(void)
 	for (i = 0, lists = 0; i < ROUNDS * 10; i++)
 		lists += !same_list();
 	tap_is_int((int)lists, 0, "lists of integers");
+	for (i = 0, lists = 0; i < ROUNDS * 10; i++)
+		lists += !same_long_list();
+	tap_is_int((int)lists, 0, "long ones");
 	tap_is_int((int)cut_wrong, 0, "no end where there is none");
 	buf_clear(&b);
 	return tap_done();

@@ -67,10 +67,33 @@ test_valid(void)
 		    rows[i].what);
 }
 
+/* Among bytes that are looked at several at a time. */
+static void
+test_long(void)
+{
+	char text[40];
+	size_t i, bad = 0;
+
+	for (i = 0; i < sizeof(text) - 1; i++) {
+		memset(text, 'a', sizeof(text));
+		memcpy(text + i, "\xc3\xa9", 2);
+		bad += !utf8_valid(view_of(text, sizeof(text)));
+		/* a lead alone, and what follows one alone */
+		text[i + 1] = 'a';
+		bad += utf8_valid(view_of(text, sizeof(text)));
+		text[i] = '\xa9';
+		bad += utf8_valid(view_of(text, sizeof(text)));
+		bad += utf8_valid(view_of(text, i + 1));
+		bad += !utf8_valid(view_of(text, i));
+	}
+	tap_is_int((long long)bad, 0, "one of them, wherever it stands");
+}
+
 int
 main(void)
 {
 	test_round();
+	test_long();
 	test_valid();
 	return tap_done();
 }
