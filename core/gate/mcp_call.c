@@ -215,7 +215,8 @@ mcp_call_send(struct mcp_call *k)
 	const struct worker_ask ask = { .op = WORKER_MCP,
 		.whose = c->door->whose,
 		.client = c->peer,
-		.data = buf_view(&k->text) };
+		.data = buf_view(&k->text),
+		.known = true };
 	struct buf out = BUF_INIT(4096);
 	int rc;
 

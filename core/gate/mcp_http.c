@@ -6,12 +6,14 @@
 
 #include "gate/mcp_priv.h"
 
+#include "base/mem.h"
 #include "http/head.h"
 
 struct http_post {
 	size_t n; /* messages */
 	size_t requests;
 	bool initialize;
+	struct mcp_said *all; /* of a batch */
 };
 
 /* ---- dialects --------------------------------------------------------------- */
@@ -53,13 +55,20 @@ mcp_http_is_spec(const struct mcp_client *c)
 	    http_accepts(c, VIEW("text/event-stream"), false);
 }
 
-static bool
-http_is_initialize(struct view body)
+const struct mcp_said *
+mcp_http_said(struct mcp_client *c)
 {
-	struct jrpc m;
+	if (!c->read)
+		c->said.rc = jrpc_read(buf_view(&c->r->body), &c->said.m);
+	c->read = true;
+	return &c->said;
+}
 
-	return jrpc_read(body, &m) == SP_OK && m.kind == JRPC_REQUEST &&
-	    jrpc_is(&m, VIEW("initialize"));
+static bool
+http_is_initialize(const struct mcp_said *said)
+{
+	return said->rc == SP_OK && said->m.kind == JRPC_REQUEST &&
+	    jrpc_is(&said->m, VIEW("initialize"));
 }
 
 /* ---- replies ---------------------------------------------------------------- */
@@ -344,7 +353,7 @@ http_served(struct mcp_client *c)
 static enum gate_verdict
 http_plain(struct mcp_client *c)
 {
-	if (mcp_serve(c, buf_view(&c->r->body)) < 0)
+	if (mcp_serve(c, mcp_http_said(c)) < 0)
 		return GATE_FAIL;
 	return http_served(c);
 }
@@ -355,7 +364,7 @@ mcp_http_no_episode(struct mcp_client *c)
 	int rc;
 
 	c->in_hook = true;
-	rc = mcp_serve_no_episode(c, buf_view(&c->r->body));
+	rc = mcp_serve_no_episode(c, mcp_http_said(c));
 	c->in_hook = false;
 	return rc < 0 ? GATE_FAIL : mcp_http_answered(c);
 }
@@ -414,52 +423,54 @@ http_session(struct mcp_client *c, enum gate_verdict *v)
 }
 
 static void
-http_look_at(const struct jrpc *m, struct http_post *p)
+http_look_at(const struct mcp_said *said, struct http_post *p)
 {
 	p->n++;
-	p->requests += m->kind == JRPC_REQUEST;
-	p->initialize |=
-	    m->kind == JRPC_REQUEST && jrpc_is(m, VIEW("initialize"));
+	p->requests += said->m.kind == JRPC_REQUEST;
+	p->initialize |= http_is_initialize(said);
 }
 
 /* What it is, and whether it is all messages. */
 static int
 http_look(struct mcp_client *c, struct view body, struct http_post *p)
 {
+	struct mcp_said *said;
 	struct jrpc_batch b;
 	struct view item;
-	struct jrpc m;
 	int rc = jrpc_batch_open(&b, body);
 
 	if (rc == SP_E_STATE) {
-		rc = jrpc_read(body, &m);
+		rc = mcp_http_said(c)->rc;
 		if (rc == SP_OK)
-			http_look_at(&m, p);
+			http_look_at(&c->said, p);
 		return rc;
 	}
 	if (rc == SP_OK && (b.n == 0 || b.n > MCP_BATCH_MAX))
 		return SP_E_RANGE;
 	c->batch = rc == SP_OK;
+	if (rc == SP_OK)
+		p->all = mem_calloc(b.n, sizeof(*p->all));
+	if (rc == SP_OK && p->all == NULL)
+		return SP_E_NOMEM;
 	while (rc == SP_OK && jrpc_batch_next(&b, &item) == 1) {
-		rc = jrpc_read(item, &m);
+		said = &p->all[p->n];
+		rc = said->rc = jrpc_read(item, &said->m);
 		if (rc == SP_OK)
-			http_look_at(&m, p);
+			http_look_at(said, p);
 	}
 	return rc;
 }
 
 static int
-http_serve_all(struct mcp_client *c, struct view body)
+http_serve_all(struct mcp_client *c, const struct http_post *p)
 {
-	struct jrpc_batch b;
-	struct view item;
-	int rc;
+	size_t i;
+	int rc = 0;
 
 	if (!c->batch)
-		return mcp_serve(c, body);
-	rc = jrpc_batch_open(&b, body);
-	while (rc >= 0 && !c->ended && jrpc_batch_next(&b, &item) == 1)
-		rc = mcp_serve(c, item);
+		return mcp_serve(c, mcp_http_said(c));
+	for (i = 0; i < p->n && rc >= 0 && !c->ended; i++)
+		rc = mcp_serve(c, &p->all[i]);
 	return rc;
 }
 
@@ -477,18 +488,45 @@ http_is_json(const struct mcp_client *c)
 static enum gate_verdict
 http_serve_post(struct mcp_client *c, const struct http_post *p)
 {
-	if (http_serve_all(c, buf_view(&c->r->body)) < 0)
+	if (http_serve_all(c, p) < 0)
 		return GATE_FAIL;
 	if (p->requests == 0 && c->out_n == 0)
 		return c->ended ? GATE_FAIL : http_send(c, 202, VIEW_NONE);
 	return http_served(c);
 }
 
+/* What was read, or why it was not. */
+static enum gate_verdict
+http_post_read(struct mcp_client *c, const struct http_post *p, int rc)
+{
+	enum gate_verdict v = GATE_FAIL;
+
+	if (rc == SP_E_NOMEM)
+		return GATE_FAIL;
+	if (rc == SP_E_RANGE)
+		return http_fail(c, 400, JRPC_INVALID_REQUEST,
+		    "Invalid Request: a batch has 1 to 100 messages");
+	if (rc != SP_OK)
+		return http_fail(c, 400, JRPC_PARSE_ERROR,
+		    rc == SP_E_PROTO ? "Parse error: Invalid JSON-RPC message"
+				     : "Parse error: Invalid JSON");
+	if (p->initialize && p->n > 1)
+		return http_fail(c, 400, JRPC_INVALID_REQUEST,
+		    "Invalid Request: Only one initialization request is "
+		    "allowed");
+	if (p->initialize && http_field(c, VIEW("Mcp-Session-Id")).p != NULL)
+		return http_fail(c, 400, JRPC_INVALID_REQUEST,
+		    "Invalid Request: Server already initialized");
+	if (!p->initialize && http_session(c, &v) == NULL)
+		return v;
+	return http_serve_post(c, p);
+}
+
 static enum gate_verdict
 http_post(struct mcp_client *c)
 {
 	struct http_post p = { .n = 0 };
-	enum gate_verdict v = GATE_FAIL;
+	enum gate_verdict v;
 	int rc;
 
 	if (!http_accepts(c, VIEW("application/json"), true) ||
@@ -501,23 +539,9 @@ http_post(struct mcp_client *c)
 		    "Unsupported Media Type: Content-Type must be "
 		    "application/json");
 	rc = http_look(c, buf_view(&c->r->body), &p);
-	if (rc == SP_E_RANGE)
-		return http_fail(c, 400, JRPC_INVALID_REQUEST,
-		    "Invalid Request: a batch has 1 to 100 messages");
-	if (rc != SP_OK)
-		return http_fail(c, 400, JRPC_PARSE_ERROR,
-		    rc == SP_E_PROTO ? "Parse error: Invalid JSON-RPC message"
-				     : "Parse error: Invalid JSON");
-	if (p.initialize && p.n > 1)
-		return http_fail(c, 400, JRPC_INVALID_REQUEST,
-		    "Invalid Request: Only one initialization request is "
-		    "allowed");
-	if (p.initialize && http_field(c, VIEW("Mcp-Session-Id")).p != NULL)
-		return http_fail(c, 400, JRPC_INVALID_REQUEST,
-		    "Invalid Request: Server already initialized");
-	if (!p.initialize && http_session(c, &v) == NULL)
-		return v;
-	return http_serve_post(c, &p);
+	v = http_post_read(c, &p, rc);
+	mem_free(p.all);
+	return v;
 }
 
 static enum gate_verdict
@@ -560,7 +584,7 @@ mcp_http_message(struct mcp_client *c)
 {
 	switch (c->how) {
 	case MCP_PLAIN:
-		c->spec = http_is_initialize(buf_view(&c->r->body));
+		c->spec = http_is_initialize(mcp_http_said(c));
 		if (!c->spec)
 			return http_plain(c);
 		c->how = MCP_POST;

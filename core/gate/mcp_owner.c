@@ -108,19 +108,23 @@ enum gate_verdict
 mcp_owner_episode(struct mcp_client *c, struct episode **out)
 {
 	const struct mcp_owner *o = c->r->gate->mcp_owner;
-	struct jrpc m;
+	const struct mcp_said *said;
+	const struct jrpc *m;
 
 	*out = NULL;
 	if (o == NULL || c->how != MCP_PLAIN ||
 	    !o->allows(c->r, c->conf->environment))
 		return GATE_PASS;
 	c->r->orchestrator = true;
-	if (door_names(c->r) || jrpc_read(buf_view(&c->r->body), &m) != SP_OK ||
-	    m.kind != JRPC_REQUEST)
+	if (door_names(c->r))
 		return GATE_PASS;
-	if (!jrpc_is(&m, VIEW("openenv/session/create")))
-		return owner_session(c, &m, out);
+	said = mcp_http_said(c);
+	m = &said->m;
+	if (said->rc != SP_OK || m->kind != JRPC_REQUEST)
+		return GATE_PASS;
+	if (!jrpc_is(m, VIEW("openenv/session/create")))
+		return owner_session(c, m, out);
 	/* no episode for what gets no session */
-	return m.params.kind == JSCAN_ARRAY ? owner_unknown(c, &m)
-					    : owner_make(c);
+	return m->params.kind == JSCAN_ARRAY ? owner_unknown(c, m)
+					     : owner_make(c);
 }

@@ -58,6 +58,12 @@ struct mcp_session {
 	struct mcp_client *stream; /* its GET; NULL */
 };
 
+/* A message that was read, and what jrpc_read() gave. */
+struct mcp_said {
+	struct jrpc m;
+	int rc;
+};
+
 enum mcp_how {
 	MCP_PLAIN, /* a POST of openenvd's clients */
 	MCP_POST, /* of the specification */
@@ -94,6 +100,8 @@ struct mcp_client {
 	struct bound_ticket turn; /* of the message that is served */
 	/* a POST */
 	bool sse, batch;
+	bool read; /* said is the body's, below */
+	struct mcp_said said;
 	bool in_hook; /* the reply is made when it returns */
 	bool watching; /* watch, below */
 	bool paused; /* ws, below */
@@ -193,7 +201,7 @@ enum gate_verdict mcp_owner_episode(struct mcp_client *c, struct episode **out);
  * comes by mcp_client_answer(), at once or later.
  * Returns: 1 an answer comes or came; 0 none is due; SP_E_NOMEM.
  */
-int mcp_serve(struct mcp_client *c, struct view text) must_check;
+int mcp_serve(struct mcp_client *c, const struct mcp_said *said) must_check;
 /* An error of ours as an answer; data null in the plain dialect. */
 int mcp_serve_error(struct mcp_client *c, struct view id, int code,
     const char *message) must_check;
@@ -208,7 +216,8 @@ int mcp_serve_refuse(struct mcp_client *c, const struct jrpc *m,
     const char *operation, int code, const char *message) must_check;
 int mcp_serve_no_method(struct mcp_client *c, const struct jrpc *m) must_check;
 /* There is none, as c->r->code and reason say: 1; SP_E_NOMEM. */
-int mcp_serve_no_episode(struct mcp_client *c, struct view text) must_check;
+int mcp_serve_no_episode(struct mcp_client *c,
+    const struct mcp_said *said) must_check;
 /*
  * A place for a message, which its call takes over.  A request's own message
  * has that of the request.
@@ -222,7 +231,7 @@ int mcp_serve_call(struct mcp_client *c, const struct jrpc *m) must_check;
 /* ---- mcp_spec.c ------------------------------------------------------------- */
 
 /* mcp_serve() in the dialect of the specification. */
-int mcp_spec(struct mcp_client *c, struct view text) must_check;
+int mcp_spec(struct mcp_client *c, const struct mcp_said *said) must_check;
 /* The episode has ended: calls that wait for its worker fail. */
 void mcp_spec_over(struct mcp_client *c);
 /* What the worker says to a client on its own account, in a call or (NULL) not. */
@@ -295,6 +304,8 @@ bool mcp_client_tell(struct mcp_client *c, struct view json);
 void mcp_client_end(struct mcp_client *c);
 
 bool mcp_http_is_spec(const struct mcp_client *c);
+/* The body as one message: read once, as it may be large. */
+const struct mcp_said *mcp_http_said(struct mcp_client *c);
 enum gate_verdict mcp_http_message(struct mcp_client *c);
 enum gate_verdict mcp_http_no_episode(struct mcp_client *c);
 /* Sends what was answered in a hook. */

@@ -352,54 +352,53 @@ plain_request(struct mcp_client *c, const struct jrpc *m)
 }
 
 static int
-serve_plain(struct mcp_client *c, struct view text)
+serve_plain(struct mcp_client *c, const struct mcp_said *said)
 {
-	struct jrpc m;
-	int rc = jrpc_read(text, &m);
+	const struct jrpc *m = &said->m;
 
-	if (rc == SP_E_SYNTAX || rc == SP_E_LIMIT)
-		return mcp_serve_refuse(c, &m, "invalid", JRPC_PARSE_ERROR,
+	if (said->rc == SP_E_SYNTAX || said->rc == SP_E_LIMIT)
+		return mcp_serve_refuse(c, m, "invalid", JRPC_PARSE_ERROR,
 		    "Parse error");
-	if (rc != SP_OK || m.kind == JRPC_RESPONSE ||
-	    m.params.kind == JSCAN_ARRAY)
-		return mcp_serve_refuse(c, &m, "invalid", JRPC_INVALID_PARAMS,
+	if (said->rc != SP_OK || m->kind == JRPC_RESPONSE ||
+	    m->params.kind == JSCAN_ARRAY)
+		return mcp_serve_refuse(c, m, "invalid", JRPC_INVALID_PARAMS,
 		    "Invalid parameters");
-	return plain_request(c, &m);
+	return plain_request(c, m);
 }
 
 /* openenvd's error, with data that says why. */
 int
-mcp_serve_no_episode(struct mcp_client *c, struct view text)
+mcp_serve_no_episode(struct mcp_client *c, const struct mcp_said *said)
 {
 	const struct mcp_fault f = { .code = JRPC_INTERNAL_ERROR,
 		.message = DOOR_FAILED,
 		.reason = c->r->code,
 		.detail = view_str(c->r->reason) };
 	struct buf out = BUF_INIT(MCP_ANSWER_MAX);
-	struct jrpc m;
-	int rc = jrpc_read(text, &m);
+	const struct jrpc *m = &said->m;
+	int rc = said->rc;
 
 	if (rc == SP_E_SYNTAX || rc == SP_E_LIMIT)
-		return mcp_serve_refuse(c, &m, "invalid", JRPC_PARSE_ERROR,
+		return mcp_serve_refuse(c, m, "invalid", JRPC_PARSE_ERROR,
 		    "Parse error");
-	mcp_serve_log(c, serve_operation(&m), VIEW_NONE, c->r->code, 0);
-	rc = mcp_text_fault(&f, jrpc_raw(&m, &m.id), &out);
+	mcp_serve_log(c, serve_operation(m), VIEW_NONE, c->r->code, 0);
+	rc = mcp_text_fault(&f, jrpc_raw(m, &m->id), &out);
 	return serve_answer(c, rc, &out);
 }
 
 /* ---- either dialect --------------------------------------------------------- */
 
 int
-mcp_serve(struct mcp_client *c, struct view text)
+mcp_serve(struct mcp_client *c, const struct mcp_said *said)
 {
-	struct jrpc m;
 	int rc;
 
 	/* a WebSocket says by its first request what it speaks */
-	if (!c->spec && c->how == MCP_SOCKET && jrpc_read(text, &m) == SP_OK &&
-	    m.kind == JRPC_REQUEST && jrpc_is(&m, VIEW("initialize")))
+	if (!c->spec && c->how == MCP_SOCKET && said->rc == SP_OK &&
+	    said->m.kind == JRPC_REQUEST &&
+	    jrpc_is(&said->m, VIEW("initialize")))
 		c->spec = true;
-	rc = c->spec ? mcp_spec(c, text) : serve_plain(c, text);
+	rc = c->spec ? mcp_spec(c, said) : serve_plain(c, said);
 	bound_give(&c->turn);
 	return rc;
 }

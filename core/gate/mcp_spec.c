@@ -269,25 +269,24 @@ spec_notification(struct mcp_client *c, const struct jrpc *m)
 }
 
 int
-mcp_spec(struct mcp_client *c, struct view text)
+mcp_spec(struct mcp_client *c, const struct mcp_said *said)
 {
+	const struct jrpc *m = &said->m;
 	const struct mcp_call *call;
-	struct jrpc m;
-	int rc = jrpc_read(text, &m);
 
-	if (rc == SP_E_SYNTAX || rc == SP_E_LIMIT)
-		return mcp_serve_refuse(c, &m, "invalid", JRPC_PARSE_ERROR,
+	if (said->rc == SP_E_SYNTAX || said->rc == SP_E_LIMIT)
+		return mcp_serve_refuse(c, m, "invalid", JRPC_PARSE_ERROR,
 		    "Parse error");
-	if (rc != SP_OK)
-		return mcp_serve_refuse(c, &m, "invalid", JRPC_INVALID_REQUEST,
+	if (said->rc != SP_OK)
+		return mcp_serve_refuse(c, m, "invalid", JRPC_INVALID_REQUEST,
 		    "Invalid Request");
-	if (m.kind == JRPC_REQUEST)
-		return spec_request(c, &m);
-	if (m.kind == JRPC_NOTIFICATION)
-		spec_notification(c, &m);
+	if (m->kind == JRPC_REQUEST)
+		return spec_request(c, m);
+	if (m->kind == JRPC_NOTIFICATION)
+		spec_notification(c, m);
 	else if (c->peer != NULL &&
-	    (call = mcp_session_answered(c->peer, jrpc_raw(&m, &m.id))) != NULL)
-		spec_tell_worker(c, call, text);
+	    (call = mcp_session_answered(c->peer, jrpc_raw(m, &m->id))) != NULL)
+		spec_tell_worker(c, call, m->text);
 	return 0;
 }
 

@@ -348,7 +348,8 @@ text_cut_session(const struct jrpc *m, struct jsplice *edits)
 		return rc;
 	jsplice_object_begin(&o, edits, &s);
 	while ((rc = jscan_member(&s, &key)) == 1) {
-		rc = jscan_skip(&s, &val);
+		/* it was read, and the grammar seen to */
+		rc = jscan_hop(&s, &val);
 		if (rc == SP_OK)
 			rc = jsplice_object_member(&o, &key, &val,
 			    jscan_is(&s, &key, VIEW("session_id")));

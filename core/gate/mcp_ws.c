@@ -62,6 +62,7 @@ static void
 ws_on_message(void *arg, bool text, struct view data)
 {
 	struct mcp_client *c = arg;
+	struct mcp_said said;
 
 	if (c->ended)
 		return;
@@ -70,7 +71,8 @@ ws_on_message(void *arg, bool text, struct view data)
 		    VIEW("text is expected"));
 		return;
 	}
-	if (mcp_serve(c, data) < 0) {
+	said.rc = jrpc_read(data, &said.m);
+	if (mcp_serve(c, &said) < 0) {
 		if (c->ws != NULL)
 			websock_close(c->ws, WEBSOCKET_INTERNAL, VIEW_NONE);
 		return;

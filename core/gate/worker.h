@@ -112,6 +112,7 @@ struct worker_ask {
 	 * NULL: nobody.
 	 */
 	const void *client;
+	bool known; /* of MCP: jrpc_read() has found nothing wrong with it */
 };
 /*
  * Asks; calls of one worker are answered one at a time, those of one principal

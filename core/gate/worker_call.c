@@ -235,7 +235,7 @@ worker_send(struct worker *w, struct worker_call *c)
 /* ---- what is asked ------------------------------------------------------ */
 
 static int
-call_read(struct worker_call *c, struct view data)
+call_read(struct worker_call *c, struct view data, bool known)
 {
 	struct worker_rpc r;
 	int rc;
@@ -248,7 +248,8 @@ call_read(struct worker_call *c, struct view data)
 	rc = buf_add_view(&c->data, data);
 	if (rc != SP_OK || c->op != WORKER_MCP)
 		return rc != SP_OK ? rc : worker_rpc_object(data);
-	rc = worker_rpc_read(buf_view(&c->data), &r);
+	rc = known ? worker_rpc_reread(buf_view(&c->data), &r)
+		   : worker_rpc_read(buf_view(&c->data), &r);
 	c->id = worker_rpc_raw(&r, &r.id);
 	c->token = worker_rpc_raw(&r, &r.meta_token);
 	c->feeds = rc == SP_OK && r.has_method &&
@@ -271,7 +272,7 @@ worker_call(struct worker *w, const struct worker_ask *ask,
 	c->op = ask->op;
 	c->whose = ask->whose;
 	c->client = ask->client;
-	rc = call_read(c, busy ? VIEW("{}") : ask->data);
+	rc = call_read(c, busy ? VIEW("{}") : ask->data, ask->known);
 	if (rc != SP_OK) {
 		call_free(c);
 		return rc;

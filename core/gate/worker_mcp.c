@@ -691,7 +691,7 @@ static int
 call_mcp(const struct worker_call *c, struct view number, struct buf *out)
 {
 	struct worker_rpc r;
-	int rc = worker_rpc_read(buf_view(&c->data), &r);
+	int rc = worker_rpc_reread(buf_view(&c->data), &r);
 
 	if (rc != SP_OK)
 		return rc;

@@ -15,16 +15,22 @@ spans_add(struct worker_rpc_spans *l, const struct jscan_span *v)
 }
 
 static int
+skip_value(struct worker_rpc *r, struct jscan_span *v)
+{
+	return r->known ? jscan_hop(&r->s, v) : jscan_skip(&r->s, v);
+}
+
+static int
 read_meta(struct worker_rpc *r)
 {
 	struct jscan_span key, v;
 	int rc, more;
 
 	if (jscan_peek(&r->s) != JSCAN_OBJECT)
-		return jscan_skip(&r->s, NULL);
+		return skip_value(r, NULL);
 	rc = jscan_enter(&r->s);
 	while (rc == SP_OK && (more = jscan_member(&r->s, &key)) != 0) {
-		rc = more < 0 ? more : jscan_skip(&r->s, &v);
+		rc = more < 0 ? more : skip_value(r, &v);
 		if (rc == SP_OK && jscan_is(&r->s, &key, VIEW("progressToken")))
 			rc = spans_add(&r->meta_token, &v);
 	}
@@ -39,7 +45,7 @@ read_param(struct worker_rpc *r, const struct jscan_span *key)
 
 	if (jscan_is(&r->s, key, VIEW("_meta")))
 		return read_meta(r);
-	rc = jscan_skip(&r->s, &v);
+	rc = skip_value(r, &v);
 	if (rc == SP_OK && jscan_is(&r->s, key, VIEW("progressToken")))
 		rc = spans_add(&r->token, &v);
 	else if (rc == SP_OK && jscan_is(&r->s, key, VIEW("requestId")))
@@ -56,7 +62,7 @@ read_params(struct worker_rpc *r)
 	r->has_params = true;
 	r->params.kind = jscan_peek(&r->s);
 	if (r->params.kind != JSCAN_OBJECT)
-		return jscan_skip(&r->s, &r->params);
+		return skip_value(r, &r->params);
 	/* white space was passed by peeking */
 	r->params.start = r->s.pos;
 	rc = jscan_enter(&r->s);
@@ -74,7 +80,7 @@ read_member(struct worker_rpc *r, const struct jscan_span *key)
 
 	if (jscan_is(&r->s, key, VIEW("params")))
 		return read_params(r);
-	rc = jscan_skip(&r->s, &v);
+	rc = skip_value(r, &v);
 	if (rc != SP_OK)
 		return rc;
 	if (jscan_is(&r->s, key, VIEW("id")))
@@ -94,15 +100,15 @@ read_member(struct worker_rpc *r, const struct jscan_span *key)
 	return SP_OK;
 }
 
-int
-worker_rpc_read(struct view text, struct worker_rpc *r)
+/* r is zeroed, but for `known`. */
+static int
+read_all(struct view text, struct worker_rpc *r)
 {
 	struct jscan_span key;
 	int rc, more;
 
-	memset(r, 0, sizeof(*r));
 	jscan_init(&r->s, text, 0);
-	if (jscan_peek(&r->s) != JSCAN_OBJECT || !utf8_valid(text))
+	if (jscan_peek(&r->s) != JSCAN_OBJECT)
 		return SP_E_SYNTAX;
 	rc = jscan_enter(&r->s);
 	r->open = r->s.pos;
@@ -113,7 +119,25 @@ worker_rpc_read(struct view text, struct worker_rpc *r)
 	}
 	if (rc == SP_OK)
 		rc = jscan_finish(&r->s);
+	/* without the mark all of it is ASCII */
+	if (rc == SP_OK && !r->known && r->s.loose && !utf8_valid(text))
+		rc = SP_E_SYNTAX;
 	return rc == SP_OK ? SP_OK : SP_E_SYNTAX;
+}
+
+int
+worker_rpc_read(struct view text, struct worker_rpc *r)
+{
+	memset(r, 0, sizeof(*r));
+	return read_all(text, r);
+}
+
+int
+worker_rpc_reread(struct view text, struct worker_rpc *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->known = true;
+	return read_all(text, r);
 }
 
 struct view
@@ -176,10 +200,12 @@ worker_rpc_object(struct view text)
 	int rc;
 
 	jscan_init(&s, text, 0);
-	if (jscan_peek(&s) != JSCAN_OBJECT || !utf8_valid(text))
+	if (jscan_peek(&s) != JSCAN_OBJECT)
 		return SP_E_SYNTAX;
 	rc = jscan_skip(&s, NULL);
 	if (rc == SP_OK)
 		rc = jscan_finish(&s);
+	if (rc == SP_OK && s.loose && !utf8_valid(text))
+		rc = SP_E_SYNTAX;
 	return rc == SP_OK ? SP_OK : SP_E_SYNTAX;
 }

@@ -18,6 +18,7 @@ struct worker_rpc_spans {
 
 struct worker_rpc {
 	struct jscan s; /* of the text, for jscan_is() and the like */
+	bool known; /* that it is JSON: what is of no use is passed over */
 	size_t open; /* after the brace */
 	bool empty; /* {} */
 	bool version; /* "jsonrpc":"2.0" */
@@ -36,6 +37,11 @@ struct worker_rpc {
  *          more often than is followed.
  */
 int worker_rpc_read(struct view text, struct worker_rpc *r) must_check;
+/*
+ * The same of what one has read already, or jrpc_read() has: a text that is
+ * none is not found out.
+ */
+int worker_rpc_reread(struct view text, struct worker_rpc *r) must_check;
 /* The last of them as it is written; empty: there is none. */
 struct view worker_rpc_raw(const struct worker_rpc *r,
     const struct worker_rpc_spans *v);

@@ -54,7 +54,8 @@ static struct worker_call *
 ask(enum worker_op op, const char *data)
 {
 	static bool yes = true, no = false;
-	const struct worker_ask a = { op, view_str(data), 0, WORKER_AGENTS };
+	const struct worker_ask a = { op, view_str(data), 0, WORKER_AGENTS,
+		false };
 	struct worker_call *c = NULL;
 
 	asked += worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no,
