@@ -232,6 +232,8 @@ on_head(struct gate_request *r)
 		return gate_deny(r, 405, "method_not_allowed",
 		    "this path does not take that method");
 	v = lifecycle_lease_admit(r, conf->allow_lifecycle);
+	if (v == GATE_PASS)
+		v = door_coding(r);
 	if (v != GATE_PASS)
 		return v;
 	p = mem_calloc(1, sizeof(*p));

@@ -8,6 +8,8 @@
 #include "gate/session.h"
 #include "http/query.h"
 
+enum { DOOR_CODING_MAX = 64 }; /* of its name, as it is told */
+
 /* ---- which episode ---------------------------------------------------------- */
 
 /* The header, the query; empty: neither.  0; SP_E_SYNTAX; SP_E_NOMEM. */
@@ -324,6 +326,22 @@ door_origin(struct gate_request *r)
 		    "Origin is another site: only pages of this host may call "
 		    "here");
 	return GATE_PASS;
+}
+
+enum gate_verdict
+door_coding(struct gate_request *r)
+{
+	struct view coding;
+	const char *why;
+
+	if (head_codings(&r->x->request.fields, &coding) == 0)
+		return GATE_PASS;
+	why = arena_printf(r->x->arena,
+	    "the body has the content coding %.*s, and is read here: send it "
+	    "without Content-Encoding",
+	    VIEW_ARG(view_sub(coding, 0, DOOR_CODING_MAX)));
+	return gate_deny(r, 415, "unsupported_encoding",
+	    why != NULL ? why : "the body has a content coding");
 }
 
 /* ---- patterns --------------------------------------------------------------- */

@@ -44,6 +44,13 @@ bool door_serves(const struct episode *ep, const struct conf_environment *env);
  * Returns: GATE_PASS; GATE_DENY with 403.
  */
 enum gate_verdict door_origin(struct gate_request *r);
+/*
+ * A body is read here, so it may not have a content coding.
+ * Source:  RFC 9110 s15.5.16.
+ * Context: a HEAD hook.
+ * Returns: GATE_PASS; GATE_DENY with 415, which names the coding.
+ */
+enum gate_verdict door_coding(struct gate_request *r);
 
 /*
  * A shell pattern over the whole text, with case: `*`, `?`, `[...]`, `[!...]`,

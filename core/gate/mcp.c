@@ -179,11 +179,11 @@ client_how(struct mcp_client *c)
 	else if (c->spec && view_eq(method, VIEW("DELETE")))
 		c->how = MCP_DELETE;
 	else {
-		c->r->allow = c->spec ? "GET, POST, DELETE" : "POST";
+		c->r->allow = "GET, POST, DELETE";
 		return gate_deny(c->r, 405, "method_not_allowed",
 		    "this path takes POST");
 	}
-	return GATE_PASS;
+	return door_coding(c->r);
 }
 
 /* What lasts is no operation; each of its messages is one. */
