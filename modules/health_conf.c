@@ -6,9 +6,10 @@ static const struct conf_directive rows[] = {
 	    .scopes = CONF_LOCATION,
 	    .type = CONF_HANDLER,
 	    .doc = "Answers 200 when calls can be served, else 503 with the "
-		   "reason: the drain has\nbegun, what has to be recorded "
-		   "cannot be, or every server of every upstream\nthat a "
-		   "location uses is down or draining." },
+		   "reason: the drain has\nbegun, memory is short so that "
+		   "requests are refused, what has to be recorded\ncannot be, "
+		   "or every server of every upstream that a location uses is "
+		   "down or\ndraining." },
 	{ .name = NULL },
 };
 

@@ -363,9 +363,9 @@ const struct conf_directive core_conf_main[] = {
 	    .def = "1g",
 	    .args = "SIZE",
 	    .doc = "Most memory of the process that serves clients.\nFrom "
-		   "three quarters of it on new requests get 503, from nine "
-		   "tenths on nothing is\nread, and what holds most is "
-		   "ended." },
+		   "three quarters of it on new requests get 503, and so does "
+		   "/health, from nine\ntenths on nothing is read, and what "
+		   "holds most is ended." },
 	{ .name = "recorder_memory_max",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_SIZE,

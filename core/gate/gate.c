@@ -722,6 +722,11 @@ gate_healthy(const struct gate *g, const char **why)
 		*why = "sallyport drains: it takes no more calls";
 		return false;
 	}
+	if (pressure_level(g->pressure) != PRESSURE_NONE) {
+		*why = "memory is short, and requests are refused until it is "
+		       "less: see memory_max";
+		return false;
+	}
 	if (!fleet_takes_calls(g->current->forward, g->current->conf)) {
 		*why = "no server of any upstream takes calls: all are down or "
 		       "drain";

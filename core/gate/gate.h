@@ -212,8 +212,8 @@ int gate_start(struct gate *g) must_check;
 void gate_drain(struct gate *g, void (*drained)(void *arg), void *arg);
 void gate_drain_deadline(struct gate *g);
 /*
- * True while calls may be served: not draining, a server takes them, recorder
- * well.  Else *why says what is wrong, in words.
+ * True while calls may be served: not draining, memory enough, a server takes
+ * them, recorder well.  Else *why says what is wrong, in words.
  */
 bool gate_healthy(const struct gate *g, const char **why);
 bool gate_draining(const struct gate *g);
