@@ -289,6 +289,7 @@ const struct gate_module lifecycle_plain_module = {
 	.principals = GATE_ORCHESTRATOR,
 	.door = true,
 	.wants_body = true,
+	.body_max = WORKER_MESSAGE_MAX,
 	.hook = {
 	    [GATE_HEAD] = on_head,
 	    [GATE_MESSAGE] = on_message,

@@ -325,9 +325,17 @@ def refusals(d):
 def too_large(d):
     got = d.ask("POST", "/mcp", rpc(7, "tools/call", name="echo",
                                     arguments={"q": "x" * (16 << 20)}))
-    error = json.loads(got[2])["error"]
-    tap.ok(error["code"] == -32602 and "16 MiB" in error["data"]["detail"],
-           "more than a worker is told at once", error)
+    tap.ok(got[0] == 413 and "told at once" in json.loads(got[2])["detail"],
+           "more than a worker is told at once", got)
+    # refused by its length: nothing of it is sent
+    got = d.ask("POST", "/mcp", b"", Content_Length=str(17 << 20))
+    tap.eq(got[0], 413, "before it is read")
+    got = d.ask("POST", "/mcp", rpc(7, "tools/list"), Content_Encoding="gzip")
+    tap.ok(got[0] == 415 and "gzip" in json.loads(got[2])["detail"],
+           "a content coding", got)
+    got = d.ask("PUT", "/mcp", b"{}")
+    tap.eq((got[0], got[1].get("allow") or got[1].get("Allow")),
+           (405, "GET, POST, DELETE"), "what is served there")
 
 
 def within(d, ep):

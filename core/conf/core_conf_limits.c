@@ -76,8 +76,16 @@ const struct conf_directive core_conf_limits[] = {
 	    .max = GIB,
 	    .def = "64m",
 	    .args = "SIZE",
-	    .doc = "Largest body of a request; a larger one is answered with "
-		   "413." },
+	    .doc =
+		"Largest body of a request; a larger one is answered with "
+		"413.\nAt doors whose requests a worker is told (mcp_agent, "
+		"mcp_grader, lifecycle_plain)\nno more than it is told at "
+		"once, 16 MiB less 4 KiB, whatever is larger here;\nthere it "
+		"bounds messages of a WebSocket as well (1009).\nWhat an "
+		"agent may send costs everybody, in memory and in time: a "
+		"body is read\nwhole before it is looked at, and one of 256 "
+		"KiB or more takes its turn, one in a\nturn of the event "
+		"loop, listeners one after the other." },
 	{ .name = "header_line_max",
 	    .scopes = OUTER,
 	    .type = CONF_SIZE,

@@ -124,6 +124,8 @@ struct gate_module {
 	unsigned principals; /* whom it may serve */
 	bool beneath; /* also serves what lies beneath its location */
 	bool wants_body; /* MESSAGE runs when the body is whole */
+	/* of one, where client_max_body is not less: 413; 0 no bound */
+	size_t body_max;
 	bool checks_token; /* location->token is its own matter */
 	/*
 	 * A principal's door: errors are {"detail":..}, a WebSocket is refused

@@ -124,7 +124,8 @@ void mcp_expire(struct gate_request *r, enum gate_expiry why);
 size_t mcp_holds(const struct gate_request *r);
 /* Of a gate_module whose HEAD hook calls mcp_head() with its door. */
 #define MCP_DOOR_HOOKS(on_head) \
-	.door = true, .wants_body = true, .setup = mcp_setup, \
+	.door = true, .wants_body = true, .body_max = WORKER_MESSAGE_MAX, \
+	.setup = mcp_setup, \
 	.stop = mcp_stop, \
 	.hook = { \
 	    [GATE_HEAD] = (on_head), \

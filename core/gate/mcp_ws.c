@@ -106,10 +106,13 @@ static const struct websock_events events = {
 enum gate_verdict
 mcp_ws_message(struct mcp_client *c)
 {
+	uint64_t body = c->r->location->limits.client_max_body_bytes;
 	int rc;
 
 	c->params = (struct websock_params){
-		.message_max = MCP_SOCKET_MESSAGE_MAX,
+		.message_max = body < MCP_SOCKET_MESSAGE_MAX
+		    ? (size_t)body
+		    : MCP_SOCKET_MESSAGE_MAX,
 		.queue_max = MCP_SOCKET_QUEUE_MAX,
 		.ping_ms = (uint32_t)c->conf->ping_ms,
 		.pong_ms = (uint32_t)c->conf->ping_ms,

@@ -156,21 +156,29 @@ walk_body_max(const struct walk *w, const char **by)
 		max = memory;
 		*by = "memory_max";
 	}
+	if (w->module->body_max != 0 && w->module->body_max < max) {
+		max = w->module->body_max;
+		*by = NULL;
+	}
 	return max;
 }
 
 static void
 walk_too_large(struct walk *w)
 {
-	char text[128];
-	struct buf b = BUF_INIT(sizeof(text));
+	struct buf b = BUF_INIT(160);
 	const char *by;
 	uint64_t max = walk_body_max(w, &by);
+	int rc = by != NULL
+	    ? buf_printf(&b,
+		  "the body is larger than %llu bytes: raise %s or send less",
+		  (unsigned long long)max, by)
+	    : buf_printf(&b,
+		  "the body is larger than %llu bytes, which is all that a "
+		  "worker is told at once: send less",
+		  (unsigned long long)max);
 
-	if (buf_printf(&b,
-		"the body is larger than %llu bytes: raise %s or send less",
-		(unsigned long long)max, by) != SP_OK ||
-	    buf_add_char(&b, '\0') != SP_OK)
+	if (rc != SP_OK || buf_add_char(&b, '\0') != SP_OK)
 		buf_clear(&b);
 	w->r.outcome = "too_large";
 	walk_error(w, 413, "request_too_large",
