@@ -562,6 +562,7 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->access = access_new(g->loop);
 	g->quota = quota_new();
 	g->bound = bound_new(g->loop);
+	g->heavy = heavy_new(g->loop);
 	g->recorder = turn_recorder_new(g->loop,
 	    (size_t)conf->main.recorder_buffer_bytes);
 	if (g->recorder != NULL)
@@ -570,8 +571,8 @@ gate_init(struct gate *g, const struct gate_source *src, struct buf *err)
 	g->front = front_new(g->loop, &walk_consumer, g, gate_codec_error);
 	if (g->timer == NULL || g->drain_task == NULL || g->reap == NULL ||
 	    g->access == NULL || g->quota == NULL || g->bound == NULL ||
-	    g->recorder == NULL || g->roster == NULL || g->admission == NULL ||
-	    g->front == NULL)
+	    g->heavy == NULL || g->recorder == NULL || g->roster == NULL ||
+	    g->admission == NULL || g->front == NULL)
 		return SP_E_NOMEM;
 	admission_set(g->admission, &conf->main);
 	rc = gate_metrics_init(g);
@@ -656,6 +657,7 @@ gate_free(struct gate *g)
 	admission_free(g->admission);
 	quota_free(g->quota);
 	bound_free(g->bound);
+	heavy_free(g->heavy);
 	pressure_free(g->pressure);
 	turn_recorder_free(g->recorder);
 	access_free(g->access);

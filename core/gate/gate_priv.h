@@ -10,6 +10,7 @@
 #include "gate/bound.h"
 #include "gate/forward.h"
 #include "gate/gate.h"
+#include "gate/heavy.h"
 #include "gate/metrics.h"
 #include "gate/pressure.h"
 #include "gate/quota.h"
@@ -55,6 +56,8 @@ struct gate_port {
 	struct gate_door *door; /* today's; NULL: it has none any more */
 	struct inside_port *inside; /* of an episode; NULL: of this host */
 	struct generation *pinned; /* the door's, when it is an older one */
+	struct heavy_lane heavy; /* what is large and came by it */
+	uint64_t body_bytes; /* of bodies and messages that came by it */
 };
 
 /*
@@ -102,6 +105,7 @@ struct gate {
 	const struct mcp_owner *mcp_owner; /* mcp.h; NULL: none */
 	struct pressure *pressure;
 	struct quota *quota; /* of connections */
+	struct heavy *heavy;
 	struct bound *bound; /* of doors */
 	unsigned extra_n; /* those that are one too many */
 	struct access *access;

@@ -26,7 +26,8 @@ struct walk {
 	LIST_ENTRY(walk) link;
 	struct exchange *x; /* while it lives, whatever r says */
 	const struct gate_module *module; /* NULL: no location */
-	const struct gate_port *port;
+	struct gate_port *port;
+	struct heavy_ticket turn; /* the body is large, and waits */
 	enum walk_state state;
 	bool entered; /* a hook ran, so that FINISH is due */
 	bool in_hook;
@@ -76,6 +77,7 @@ walk_error(struct walk *w, unsigned status, const char *code,
 {
 	w->state = WALK_SERVED;
 	w->body_off = true;
+	heavy_leave(&w->turn);
 	buf_clear(&w->r.body);
 	walk_body_gone(&w->r);
 	if (gate_error(&w->r, status, code, "%s", message) != SP_OK)
@@ -134,6 +136,25 @@ walk_message(struct walk *w)
 {
 	w->state = WALK_MESSAGE;
 	walk_step(w, walk_hook(w, GATE_MESSAGE));
+}
+
+static void
+walk_on_turn(void *arg)
+{
+	walk_message(arg);
+}
+
+/* The body is whole.  What is large waits for its turn. */
+static void
+walk_whole(struct walk *w)
+{
+	if (buf_len(&w->r.body) < HEAVY_BYTES) {
+		walk_message(w);
+		return;
+	}
+	w->turn.serve = walk_on_turn;
+	w->turn.arg = w;
+	heavy_wait(w->r.gate->heavy, &w->port->heavy, &w->turn);
 }
 
 /*
@@ -299,7 +320,7 @@ walk_collect(struct walk *w)
 	buf_init(&w->r.body, (size_t)max);
 	w->state = WALK_BODY;
 	if (!q->has_body || w->x->request_whole)
-		walk_message(w);
+		walk_whole(w);
 	else if (exchange_continue(w->x) != SP_OK)
 		walk_break(w);
 }
@@ -353,6 +374,7 @@ walk_finish(struct gate_request *r)
 
 	w->state = WALK_SERVED;
 	w->body_off = true;
+	heavy_leave(&w->turn);
 	if (r->x == NULL || r->x->state == EXCHANGE_ENDED)
 		return; /* done() or gone() is on its way */
 	if (r->x->state == EXCHANGE_REQUEST)
@@ -406,6 +428,7 @@ walk_over(struct walk *w)
 	w->x->user = NULL;
 	LIST_REMOVE(w, link);
 	g->walks_n--;
+	heavy_leave(&w->turn);
 	buf_clear(&w->r.body);
 	walk_body_gone(&w->r);
 	generation_unref(w->r.generation);
@@ -611,7 +634,7 @@ walk_on_body_end(struct exchange *x)
 	if (w->r.streams && w->state == WALK_MESSAGE && !w->body_off)
 		walk_tell_end(w);
 	else if (w->state == WALK_BODY)
-		walk_message(w);
+		walk_whole(w);
 }
 
 static void

@@ -22,6 +22,7 @@ struct websocket {
 	struct websocket_owner owner;
 	void *arg;
 	size_t message_max;
+	size_t large; /* bytes of a message that waits for its turn */
 	struct view in; /* what is being fed */
 	struct buf message; /* as far as it came */
 	struct buf wait; /* fed behind a message that waits */
@@ -37,6 +38,7 @@ struct websocket {
 	bool in_frame; /* its header was seen */
 	bool paused;
 	bool pending; /* message is whole, and has to wait */
+	bool held; /* it does for its turn */
 	bool close_sent;
 	bool over; /* closed() was told, or is not to be */
 	bool freed; /* as soon as depth is 0 */
@@ -236,6 +238,7 @@ websocket_close(struct websocket *w, unsigned code, struct view reason)
 	if (w->close_sent || w->over)
 		return 0;
 	w->close_sent = true;
+	w->held = false;
 	if (code != WEBSOCKET_NO_CODE) {
 		if (!socket_is_code(code))
 			code = WEBSOCKET_INTERNAL;
@@ -311,14 +314,17 @@ socket_data(struct websocket *w, const struct wslay_frame_iocb *f, bool last)
 			w->opcode = 0;
 		return 0;
 	}
+	if (whole)
+		w->held =
+		    w->large != 0 && buf_len(&w->message) + v.n >= w->large;
 	/* it is here in one piece: no need to keep it */
-	if (whole && buf_len(&w->message) == 0 && !w->paused)
+	if (whole && buf_len(&w->message) == 0 && !w->paused && !w->held)
 		return socket_deliver(w, v);
 	if (v.n != 0 && buf_add_view(&w->message, v) != 0)
 		return socket_fail(w, WEBSOCKET_INTERNAL, "out of memory");
 	if (!whole)
 		return 0;
-	if (w->paused) {
+	if (w->paused || w->held) {
 		w->pending = true;
 		return 0;
 	}
@@ -497,7 +503,31 @@ websocket_pause(struct websocket *w, bool on)
 bool
 websocket_full(const struct websocket *w)
 {
-	return w->paused && w->pending;
+	return w->pending && (w->paused || w->held);
+}
+
+void
+websocket_set_large(struct websocket *w, size_t bytes)
+{
+	w->large = bytes;
+}
+
+bool
+websocket_waits(const struct websocket *w)
+{
+	return w->pending && w->held && !w->paused;
+}
+
+void
+websocket_turn(struct websocket *w)
+{
+	w->held = false;
+}
+
+size_t
+websocket_gathered(const struct websocket *w)
+{
+	return buf_len(&w->message) + buf_len(&w->wait);
 }
 
 bool
@@ -514,7 +544,7 @@ socket_run(struct websocket *w)
 {
 	int rc = 0;
 
-	if (w->pending && !w->paused) {
+	if (w->pending && !w->paused && !w->held) {
 		w->pending = false;
 		if (w->close_sent) {
 			buf_reset(&w->message, 0);

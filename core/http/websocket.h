@@ -84,6 +84,16 @@ int websocket_feed(struct websocket *w, struct view data) must_check;
 void websocket_pause(struct websocket *w, bool on);
 bool websocket_full(const struct websocket *w);
 /*
+ * A message of at least that many bytes waits in any case, as while paused:
+ * it is told by the websocket_feed() after websocket_turn().  0: none does.
+ */
+void websocket_set_large(struct websocket *w, size_t bytes);
+/* One waits for that, and for nothing else. */
+bool websocket_waits(const struct websocket *w);
+void websocket_turn(struct websocket *w);
+/* Bytes that came and were not told. */
+size_t websocket_gathered(const struct websocket *w);
+/*
  * Whether the peer is in the middle of a message or of a frame.
  * Parameters: progress, out: it grows with each byte of messages that came,
  *          not with control frames nor with fragments that are empty, and
