@@ -147,6 +147,7 @@ struct conf_limits {
 	uint64_t send_timeout_ms; /* no progress towards the client */
 	uint64_t keepalive_timeout_ms;
 	uint64_t keepalive_requests;
+	uint64_t client_body_rate; /* bytes a second at least; 0 any */
 	uint64_t client_max_body_bytes;
 	uint64_t header_line_max_bytes;
 	uint64_t header_max_bytes;

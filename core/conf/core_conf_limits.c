@@ -37,6 +37,20 @@ const struct conf_directive core_conf_limits[] = {
 		   "a message of a\nWebSocket, in one frame or in fragments: "
 		   "that one is closed with 1008.\nPings, and fragments of "
 		   "nothing, do not count." },
+	{ .name = "client_body_rate",
+	    .scopes = ALL,
+	    .type = CONF_SIZE,
+	    .flags = CONF_INHERITS,
+	    .offset = LIMIT(client_body_rate),
+	    .max = GIB,
+	    .def = "1k",
+	    .args = "SIZE",
+	    .doc =
+		"Bytes that have to come of a body, or of a WebSocket's "
+		"message, in a second: less\nof them on the average of a "
+		"client_body_timeout is answered with 408, or closed\nwith "
+		"1008, however regularly they come.\n0 asks for none.\nWhile "
+		"nothing is read, as memory is short, it does not count." },
 	{ .name = "send_timeout",
 	    .scopes = ALL,
 	    .type = CONF_DURATION,

@@ -351,9 +351,13 @@ const struct conf_directive core_conf_main[] = {
 	    .max = 1024 * 1024 * MIB,
 	    .def = "1g",
 	    .args = "SIZE",
-	    .doc = "Most bytes of request bodies that are held at once; past "
-		   "it requests get 503.\nA body that is larger by itself gets "
-		   "413." },
+	    .doc =
+		"Most bytes of request bodies that are held at once; past "
+		"it requests get 503.\nA body that is larger by itself gets "
+		"413.\nOne episode's listeners have a sixteenth each of it, or "
+		"of memory_max where that\nis less, but a body always: past "
+		"it a request gets 429, a WebSocket is closed with\n1013, "
+		"and other episodes go on." },
 	{ .name = "memory_max",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_SIZE,

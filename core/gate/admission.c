@@ -457,7 +457,7 @@ unsigned
 admission_status(enum admission_word w)
 {
 	return w == ADMISSION_KEY_LIMIT || w == ADMISSION_KEY_TIMEOUT ||
-		w == ADMISSION_ADDRESS
+		w == ADMISSION_ADDRESS || w == ADMISSION_PART
 	    ? 429
 	    : 503;
 }
@@ -467,8 +467,9 @@ admission_name(enum admission_word w)
 {
 	static const char *const names[] = { "now", "held", "key_limit",
 		"key_timeout", "limit", "timeout", "draining", "body_bytes",
-		"memory", "connections", "connections_per_address",
-		"server_limit", "location_limit", "no_memory" };
+		"memory", "episode_bytes", "connections",
+		"connections_per_address", "server_limit", "location_limit",
+		"no_memory" };
 
 	return w < ADMISSION_WORDS ? names[w] : "unknown";
 }
@@ -494,6 +495,10 @@ admission_reason(enum admission_word w)
 		[ADMISSION_BODY_BYTES] =
 		    "the gateway holds as many bytes of bodies as it may: try "
 		    "again later, or see max_body_bytes_in_flight",
+		[ADMISSION_PART] =
+		    "as many bytes of bodies of this episode are held as may "
+		    "be: try again when others of it are done, or see "
+		    "max_body_bytes_in_flight",
 		[ADMISSION_LISTENER] =
 		    "as many connections are open here as may be: try again "
 		    "later, or see max_connections",

@@ -30,6 +30,7 @@ enum admission_word {
 	ADMISSION_DRAINING, /* nothing waits any more */
 	ADMISSION_BODY_BYTES, /* too much is held of bodies already */
 	ADMISSION_MEMORY, /* memory_max is near */
+	ADMISSION_PART, /* its episode has its part of the bodies */
 	ADMISSION_LISTENER, /* its listener has its connections */
 	ADMISSION_ADDRESS, /* its address has its own there */
 	ADMISSION_SERVER, /* its server has its calls */

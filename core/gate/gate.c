@@ -26,6 +26,7 @@ enum {
 	GATE_DRAIN_MS = 20, /* the same for what is still to leave */
 	GATE_LAST_MS = 500, /* what the deadline leaves for goodbyes */
 	GATE_SCRATCH_MAX = 1024 * 1024,
+	GATE_INSIDE_PART = 16, /* of all bytes of bodies */
 };
 
 /* ---- errors --------------------------------------------------------------- */
@@ -226,6 +227,19 @@ gate_port_listen(struct gate *g, struct gate_port *p, int fd)
 	else
 		gate_listeners_arm(g);
 	return rc;
+}
+
+uint64_t
+gate_port_bodies(const struct gate_port *p, uint64_t most)
+{
+	const struct gate *g = p->gate;
+	uint64_t all = admission_body_max(g->admission);
+	uint64_t memory = pressure_max(g->pressure);
+
+	if (p->inside == NULL)
+		return UINT64_MAX;
+	all = (memory < all ? memory : all) / GATE_INSIDE_PART;
+	return all > most ? all : most;
 }
 
 /* A socket for a door of that generation; nothing is accepted yet. */

@@ -199,6 +199,11 @@ struct gate_port *gate_port_get(struct gate *g, char *name) must_check;
 int gate_port_listen(struct gate *g, struct gate_port *p, int fd) must_check;
 /* Listeners accept, or rest, as it is now. */
 void gate_listeners_arm(struct gate *g);
+/*
+ * What may be held at once of bodies and messages that came by that port: of
+ * an episode's a part of the whole, but a body of most bytes always.
+ */
+uint64_t gate_port_bodies(const struct gate_port *p, uint64_t most);
 /* Tells the gate that a request is over. */
 void gate_walk_over(struct gate *g);
 

@@ -17,6 +17,12 @@ enum walk_state {
 	WALK_SERVED, /* answered, or the module answers */
 };
 
+/* What came of the body since then. */
+struct walk_pace {
+	uint64_t since_ms;
+	uint64_t bytes;
+};
+
 /*
  * A request and its way; made when the head is there, freed in one place,
  * walk_over(), when its exchange is done or gone.
@@ -39,6 +45,7 @@ struct walk {
 	uint64_t discarded;
 	size_t held; /* bytes of the body that count as held */
 	size_t owed; /* and those of it that are credited later */
+	struct walk_pace pace;
 };
 
 enum { WALK_SHED_MIN = 16 * 1024 }; /* what is less is not worth an end */
@@ -68,6 +75,7 @@ walk_body_gone(struct gate_request *r)
 	struct walk *w = (struct walk *)r;
 
 	admission_body_give(r->gate->admission, w->held);
+	w->port->body_bytes -= w->held;
 	w->held = 0;
 }
 
@@ -215,6 +223,24 @@ walk_refuse(struct walk *w, enum admission_word why)
 	    admission_reason(why));
 }
 
+/* Its episode has as much under way as it may. */
+static void
+walk_refuse_part(struct walk *w)
+{
+	admission_refused(w->r.gate->admission, ADMISSION_PART);
+	walk_refuse(w, ADMISSION_PART);
+}
+
+/* Whether n more bytes are within what its listener may have. */
+static bool
+walk_part_fits(const struct walk *w, uint64_t n)
+{
+	const char *by;
+	uint64_t max = gate_port_bodies(w->port, walk_body_max(w, &by));
+
+	return w->port->body_bytes <= max && n <= max - w->port->body_bytes;
+}
+
 static void
 walk_short(struct walk *w)
 {
@@ -313,12 +339,18 @@ walk_collect(struct walk *w)
 		return;
 	}
 	if (q->content_length > 0 &&
+	    !walk_part_fits(w, (uint64_t)q->content_length)) {
+		walk_refuse_part(w);
+		return;
+	}
+	if (q->content_length > 0 &&
 	    !pressure_fits(w->r.gate->pressure, (uint64_t)q->content_length)) {
 		walk_short(w);
 		return;
 	}
 	buf_init(&w->r.body, (size_t)max);
 	w->state = WALK_BODY;
+	w->pace.since_ms = loop_now_ms(w->r.gate->loop);
 	if (!q->has_body || w->x->request_whole)
 		walk_whole(w);
 	else if (exchange_continue(w->x) != SP_OK)
@@ -554,12 +586,16 @@ walk_shed(struct gate *g, size_t bytes)
 void
 walk_relieve(struct gate *g)
 {
+	uint64_t now = loop_now_ms(g->loop);
 	struct walk *w;
 	size_t n;
 
 	LIST_FOREACH (w, &g->walks, link) {
 		n = w->owed;
 		w->owed = 0;
+		/* it was not read: its client is not to blame */
+		if (n > 0)
+			w->pace = (struct walk_pace){ .since_ms = now };
 		exchange_credit(w->x, n);
 		walk_tell_room(w);
 	}
@@ -579,6 +615,26 @@ walk_discard(struct walk *w, size_t n)
 	w->discarded += n;
 	if (w->discarded <= max)
 		exchange_credit(w->x, n);
+}
+
+/*
+ * Silence has a deadline of its own; who is not silent and sends next to
+ * nothing would hold what it has sent for as long as it likes.
+ */
+static bool
+walk_keeps_pace(struct walk *w, size_t n)
+{
+	const struct conf_limits *l = &w->r.location->limits;
+	struct walk_pace *p = &w->pace;
+	uint64_t now = loop_now_ms(w->r.gate->loop);
+
+	p->bytes += n;
+	if (now - p->since_ms < l->client_body_timeout_ms)
+		return true;
+	if (p->bytes < (now - p->since_ms) * l->client_body_rate / 1000)
+		return false;
+	*p = (struct walk_pace){ .since_ms = now };
+	return true;
 }
 
 static void
@@ -602,11 +658,22 @@ walk_on_body(struct exchange *x, struct view data)
 		walk_too_large(w);
 		return;
 	}
+	if (!walk_keeps_pace(w, data.n)) {
+		w->r.outcome = "timeout";
+		walk_error(w, 408, "request_timeout",
+		    "the request body came too slowly: see client_body_rate");
+		return;
+	}
+	if (!walk_part_fits(w, data.n)) {
+		walk_refuse_part(w);
+		return;
+	}
 	if (!admission_body_take(w->r.gate->admission, data.n)) {
 		walk_refuse(w, ADMISSION_BODY_BYTES);
 		return;
 	}
 	w->held += data.n;
+	w->port->body_bytes += data.n;
 	level = pressure_level(w->r.gate->pressure);
 	if (level == PRESSURE_FULL) {
 		walk_short(w);

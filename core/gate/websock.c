@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/mem.h"
+#include "gate/gate_priv.h"
 #include "gate/websock.h"
 
 enum {
@@ -31,6 +32,10 @@ struct websock {
 	struct buf out; /* what the connection has no room for */
 	size_t owed; /* bytes that came and were not credited */
 	uint64_t progress; /* of the unfinished message, when late was set */
+	uint64_t paced, paced_ms; /* the same when its pace was looked at */
+	struct gate_port *port; /* by which it came */
+	struct heavy_ticket turn; /* a large message waits */
+	size_t counted; /* bytes among the port's */
 	enum sock_timer due; /* what the timer stands for */
 	unsigned depth; /* of calls that may end it */
 	unsigned code; /* that its end is to be told with, 0 not */
@@ -48,6 +53,7 @@ struct websock {
 static void
 sock_free(struct websock *s)
 {
+	err_assert(s->turn.lane == NULL && s->counted == 0);
 	websocket_free(s->ws);
 	loop_timer_free(s->timer);
 	loop_timer_free(s->late);
@@ -80,6 +86,14 @@ sock_finish(struct websock *s, bool graceful)
 	gate_finish(s->r);
 }
 
+/* What it has gathered is its listener's as well. */
+static void
+sock_count(struct websock *s, size_t n)
+{
+	s->port->body_bytes = s->port->body_bytes - s->counted + n;
+	s->counted = n;
+}
+
 /* Within depth. */
 static void
 sock_over(struct websock *s, unsigned code, bool graceful)
@@ -95,6 +109,8 @@ sock_over(struct websock *s, unsigned code, bool graceful)
 		s->r->outcome = "client_gone";
 	loop_timer_stop(s->timer);
 	loop_timer_stop(s->late);
+	heavy_leave(&s->turn);
+	sock_count(s, 0);
 	sock_finish(s, graceful);
 	if (events != NULL)
 		events->closed(s->arg, code);
@@ -225,6 +241,13 @@ sock_late_set(struct websock *s)
 	loop_timer_set(s->late, s->r->location->limits.client_body_timeout_ms);
 }
 
+static void
+sock_pace_begin(struct websock *s, uint64_t progress)
+{
+	s->paced = progress;
+	s->paced_ms = loop_now_ms(gate_loop(s->r->gate));
+}
+
 /*
  * A message that has begun goes on in time, as the body of a request does.
  * What is between its bytes, pings and empty fragments, is nothing of it.
@@ -241,8 +264,63 @@ sock_watch(struct websock *s)
 		loop_timer_stop(s->late);
 	else if (unfinished && (!s->unfinished || progress != s->progress))
 		sock_late_set(s);
+	if (!s->unfinished)
+		sock_pace_begin(s, progress);
 	s->unfinished = unfinished;
 	s->progress = progress;
+}
+
+/*
+ * Bytes may come regularly, and so few that the message never ends.  False: it
+ * is being closed.
+ */
+static bool
+sock_keeps_pace(struct websock *s)
+{
+	const struct conf_limits *l = &s->r->location->limits;
+	uint64_t past = loop_now_ms(gate_loop(s->r->gate)) - s->paced_ms;
+
+	if (!s->unfinished || past < l->client_body_timeout_ms)
+		return true;
+	/* what waits for us is no fault of the peer's */
+	if (sock_reads(s) &&
+	    s->progress - s->paced < past * l->client_body_rate / 1000)
+		return false;
+	sock_pace_begin(s, s->progress);
+	return true;
+}
+
+/* Its episode may have gathered as much as it may. */
+static bool
+sock_fits(struct websock *s)
+{
+	sock_count(s, websocket_gathered(s->ws));
+	return s->counted == 0 ||
+	    s->port->body_bytes <=
+	    gate_port_bodies(s->port, s->params->message_max);
+}
+
+static void sock_on_turn(void *arg);
+
+/* After bytes were fed. */
+static void
+sock_look(struct websock *s)
+{
+	if (s->over || s->closing)
+		return;
+	if (!sock_keeps_pace(s)) {
+		if (s->r->outcome == NULL)
+			s->r->outcome = "timeout";
+		websock_close(s, WEBSOCKET_POLICY,
+		    VIEW("the message came too slowly: see client_body_rate"));
+	} else if (!sock_fits(s)) {
+		admission_refused(s->r->gate->admission, ADMISSION_PART);
+		websock_close(s, WEBSOCKET_AGAIN_LATER,
+		    VIEW("too much of this episode is held: see "
+			 "max_body_bytes_in_flight"));
+	} else if (websocket_waits(s->ws) && s->turn.lane == NULL) {
+		heavy_wait(s->r->gate->heavy, &s->port->heavy, &s->turn);
+	}
 }
 
 static void
@@ -252,7 +330,22 @@ sock_feed(struct websock *s, struct view data)
 	if (websocket_feed(s->ws, data) == SP_E_PROTO && s->r->outcome == NULL)
 		s->r->outcome = "malformed";
 	sock_watch(s);
+	sock_look(s);
 	sock_credit(s);
+}
+
+static void
+sock_on_turn(void *arg)
+{
+	struct websock *s = arg;
+
+	/* paused meanwhile: it waits anew after that */
+	if (s->over || !websocket_waits(s->ws))
+		return;
+	s->depth++;
+	websocket_turn(s->ws);
+	sock_feed(s, VIEW_NONE);
+	sock_leave(s);
 }
 
 void
@@ -461,6 +554,7 @@ websock_close(struct websock *s, unsigned code, struct view reason)
 	if (s->over || s->closing || s->code != 0)
 		return;
 	s->closing = true;
+	heavy_leave(&s->turn);
 	loop_timer_stop(s->late);
 	s->due = SOCK_CLOSE;
 	loop_timer_set(s->timer, SOCK_CLOSE_MS);
@@ -566,6 +660,9 @@ sock_new(struct gate_request *r, const struct websock_params *params)
 		return NULL;
 	s->r = r;
 	s->params = params;
+	s->port = r->gate->ports[r->x->listener];
+	s->turn.serve = sock_on_turn;
+	s->turn.arg = s;
 	buf_init(&s->out, params->queue_max + SOCK_CONTROL_BYTES);
 	s->timer = loop_timer_new(l, sock_timeout, s);
 	s->late = loop_timer_new(l, sock_late, s);
@@ -576,6 +673,7 @@ sock_new(struct gate_request *r, const struct websock_params *params)
 		sock_free(s);
 		return NULL;
 	}
+	websocket_set_large(s->ws, HEAVY_BYTES);
 	return s;
 }
 

@@ -158,6 +158,7 @@ static const struct gate_module door = {
 	.conf = &llm_intercept_conf,
 	.beneath = true,
 	.wants_body = true,
+	.body_max = HEAVY_BYTES + 1000,
 	.setup = setup,
 	.start = start,
 	.stop = stop,
@@ -191,6 +192,9 @@ static const char text[] =
     "  listen 127.0.0.1:7000;\n"
     "  location /v1 { llm_intercept; upstream u; capture c; keys open;\n"
     "                 client_max_body 32; }\n"
+    "  location /large { llm_intercept; upstream u; capture c; keys open; }\n"
+    "  location /drip { llm_intercept; upstream u; capture c; keys open;\n"
+    "                   client_body_timeout 1ms; client_body_rate 1g; }\n"
     "  location /lock { llm_intercept; upstream u; capture c; keys open;\n"
     "                 token env:TOKEN; }\n"
     "  location /plain { status; }\n"
@@ -364,12 +368,102 @@ announced(void)
 	turn();
 	tap_ok(s->status == 413 && s->interims == 0,
 	    "413 by Content-Length, and no 100 before it");
+	s = mux_open(&mux, "POST", "/large/x", true);
+	s->x.request.content_length = HEAVY_BYTES + 1001;
+	turn();
+	tap_ok(s->status == 413 && s->interims == 0 &&
+		got(s, "263144 bytes, which is all that a worker is told"),
+	    "413 by the bound of the module");
 	s = mux_open(&mux, "POST", "/v1/x", true);
 	s->x.request.content_length = 32;
 	turn();
 	tap_ok(s->status == 0 && s->interims == 1, "100 before the body");
 	finish(NULL);
-	tap_is_int(seen.finishes, 2, "FINISH for both");
+	tap_is_int(seen.finishes, 3, "FINISH for all");
+}
+
+static struct mux_stream *
+ask_large(void)
+{
+	static char body[HEAVY_BYTES];
+	struct mux_stream *s = mux_open(&mux, "POST", "/large/x", true);
+
+	if (s == NULL)
+		abort();
+	memset(body, ' ', sizeof(body));
+	mux_send(s, view_of(body, sizeof(body)), true);
+	return s;
+}
+
+/* All that is sent comes, and the loop takes no turn. */
+static void
+deliver(void)
+{
+	while (mux_turn(&mux))
+		;
+}
+
+static void
+large(void)
+{
+	struct mux_stream *s[3];
+
+	begin();
+	s[0] = ask_large();
+	s[1] = ask_large();
+	s[2] = ask("/v1/x", "small");
+	deliver();
+	tap_ok(s[2]->status == 200 && s[0]->status == 0 && s[1]->status == 0 &&
+		seen.messages == 1,
+	    "what is small goes first");
+	mux_reset(s[0]);
+	deliver();
+	tap_ok(seen.gones == 1, "one of those that wait is gone");
+	turn();
+	tap_ok(s[1]->status == 200 && seen.messages == 2 &&
+		seen.body_n == sizeof(seen.body),
+	    "the other has its turn");
+	turn();
+	tap_is_int((long long)gate->ports[0]->body_bytes, 0, "nothing is held");
+	(void)ask_large();
+	deliver();
+	finish(NULL);
+	tap_ok(seen.messages == 2 && seen.finishes == 4,
+	    "the end of the gate is no turn");
+}
+
+static void
+drips(void)
+{
+	struct mux_stream *s;
+	int i;
+
+	begin();
+	s = mux_open(&mux, "POST", "/drip/x", true);
+	for (i = 0; i < 100000 && s->status == 0; i++) {
+		mux_send(s, VIEW("a"), false);
+		turn();
+	}
+	tap_ok(s->status == 408 && got(s, "client_body_rate"),
+	    "a body in single bytes");
+	finish(NULL);
+}
+
+static void
+health(void)
+{
+	const char *why = "";
+
+	begin();
+	pressure_set(gate->pressure, 1);
+	tap_ok(!gate_healthy(gate, &why) &&
+		view_search(view_str(why), VIEW("memory_max")) < strlen(why),
+	    "memory is short: %s", why);
+	pressure_set(gate->pressure, UINT64_MAX);
+	(void)gate_healthy(gate, &why);
+	tap_ok(view_search(view_str(why), VIEW("memory_max")) == strlen(why),
+	    "and no more");
+	finish(NULL);
 }
 
 static void
@@ -648,6 +742,9 @@ main(void)
 	parse();
 	verdicts();
 	announced();
+	large();
+	drips();
+	health();
 	token();
 	holding();
 	cutting();

@@ -67,6 +67,7 @@ on_finish(struct gate_request *r)
 static const struct gate_module door = {
 	.conf = &llm_intercept_conf,
 	.beneath = true,
+	.wants_body = true,
 	.hook = { [GATE_MESSAGE] = on_message, [GATE_FINISH] = on_finish },
 	.gone = on_gone,
 };
@@ -78,9 +79,11 @@ const struct gate_module *const gate_modules[] = { &door, &plain, &bare, NULL };
 
 #define ENV \
 	"environment echo { sandbox { uid 300000 4096; }\n" \
-	"  inside 127.0.0.1:7000 { location /v1 { llm_intercept; upstream u;" \
+	"  inside 127.0.0.1:7000 { client_max_body 100; location /v1 { " \
+	"llm_intercept; upstream u;" \
 	" capture off; } }\n"
 static const char text[] =
+    "max_body_bytes_in_flight 1k;"
     "upstream u { server http://127.0.0.1:9/v1; }\n" ENV "}\n"
     "server { listen 127.0.0.1:7000; location /v1 { llm_intercept; upstream u;"
     " capture off; keys open; } }\n";
@@ -237,17 +240,14 @@ plug(uint16_t port)
 	return fd;
 }
 
-/* What one request on that connection is answered; "" nothing yet. */
+/* What these bytes are answered; "" nothing yet. */
 static const char *
-say(int fd, const char *path)
+say_all(int fd, const char *bytes)
 {
 	static char got[4096];
-	char head[256];
 	ssize_t n;
 
-	(void)snprintf(head, sizeof(head), "GET %s HTTP/1.1\r\nHost: h\r\n\r\n",
-	    path);
-	if (write(fd, head, strlen(head)) < 0)
+	if (write(fd, bytes, strlen(bytes)) < 0)
 		return "closed";
 	spin();
 	n = read(fd, got, sizeof(got) - 1);
@@ -255,6 +255,17 @@ say(int fd, const char *path)
 		return "closed";
 	got[n > 0 ? n : 0] = '\0';
 	return got;
+}
+
+/* What one request on that connection is answered; "" nothing yet. */
+static const char *
+say(int fd, const char *path)
+{
+	char head[256];
+
+	(void)snprintf(head, sizeof(head), "GET %s HTTP/1.1\r\nHost: h\r\n\r\n",
+	    path);
+	return say_all(fd, head);
 }
 
 static void
@@ -287,6 +298,55 @@ test_who(void)
 	fd_close(&a);
 	fd_close(&b);
 	finish();
+}
+
+/* A sixteenth of 1k is less than one body may be: 100. */
+static void
+test_part(void)
+{
+#define POST(n) \
+	"POST /v1/x HTTP/1.1\r\nHost: h\r\nContent-Length: " #n "\r\n\r\n"
+#define TEN "0123456789"
+	uint16_t one, two;
+	const char *got;
+	int a, b, c;
+
+	begin();
+	(void)make("one", 1, &one);
+	(void)make("two", 2, &two);
+	a = plug(one);
+	b = plug(one);
+	c = plug(two);
+	got = say_all(a, POST(100) TEN TEN TEN TEN TEN TEN);
+	tap_ok(got[0] == '\0', "sixty bytes of a hundred are held");
+	got = say_all(b, POST(50));
+	tap_ok(strstr(got, " 429 ") != NULL &&
+		strstr(got, "Retry-After: ") != NULL &&
+		strstr(got, "max_body_bytes_in_flight") != NULL,
+	    "fifty more are refused before they come");
+	got = say_all(c, POST(10) TEN);
+	tap_ok(strstr(got, "<two 1>") != NULL,
+	    "of another episode they are not");
+	fd_close(&b);
+	b = plug(one);
+	got = say_all(b, POST(40) TEN TEN TEN TEN);
+	tap_ok(strstr(got, "<one 1>") != NULL, "nor what fits");
+	got = say_all(a, TEN TEN TEN TEN);
+	tap_ok(strstr(got, "<one 1>") != NULL, "the first goes on");
+	got = say_all(b, POST(100) TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN);
+	tap_ok(strstr(got, "<one 1>") != NULL, "what is over counts no more");
+	/* of unknown length: as soon as it is too much */
+	got = say_all(a, POST(100) TEN TEN TEN TEN TEN TEN);
+	got = say_all(b,
+	    "POST /v1/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked"
+	    "\r\n\r\n32\r\n" TEN TEN TEN TEN TEN);
+	tap_ok(strstr(got, " 429 ") != NULL, "in chunks");
+	fd_close(&a);
+	fd_close(&b);
+	fd_close(&c);
+	finish();
+#undef POST
+#undef TEN
 }
 
 static void
@@ -486,6 +546,7 @@ main(void)
 	stopper = loop_timer_new(loop, on_stop, NULL);
 	conf = parse(text);
 	test_who();
+	test_part();
 	test_close();
 	test_reload();
 	test_hooks();

@@ -132,7 +132,9 @@ static const char text[] =
     "  client_max_body 8;\n"
     "  location /ws { status; }\n"
     "  location /slow { status; client_body_timeout 20ms; "
-    "}\n"
+    "client_body_rate 0; }\n"
+    "  location /drip { status; client_body_timeout 200ms; "
+    "client_body_rate 1g; }\n"
     "}\n";
 
 /* The client's end. */
@@ -570,6 +572,20 @@ test_slow(void)
 		    "a message that does not go on");
 		finish("timeout");
 	}
+	/* nor is it enough that bytes come, when they are few */
+	world(1 << 16);
+	ask_at("/drip", "websocket");
+	turns(false);
+	mux_send(st, VIEW("\x81\xfe\x03\xe8" MASK), false);
+	for (n = 0; n < 900 && buf_len(&client.log) == 0; n++) {
+		mux_send(st, VIEW("a"), false);
+		turns(false);
+		spin(1);
+	}
+	turns(false);
+	is_client("C1008:the message came too slowly: see client_body_rate|",
+	    "a message that goes on in single bytes");
+	finish("timeout");
 	/* nor is a pause the peer's fault */
 	world(1 << 16);
 	ask_at("/slow", "websocket");
@@ -582,6 +598,45 @@ test_slow(void)
 	spin(60);
 	turns(false);
 	is_client("", "a pause holds what is behind it");
+	finish("shutdown");
+}
+
+/* What is large waits for its turn, and counts until then. */
+static void
+test_large(void)
+{
+	static char big[HEAVY_BYTES];
+
+	world(1 << 16);
+	params.message_max = sizeof(big);
+	ask("websocket");
+	turns(false);
+	door.quiet = true;
+	memset(big, 'a', sizeof(big));
+	must(websocket_send(client.w, true, view_of(big, sizeof(big) - 1)));
+	while (mux_turn(&mux))
+		;
+	is_log("T262143:aaaaaaaaaaaaaaaaaaaa|", "one that is not is told");
+	must(websocket_send(client.w, true, view_of(big, sizeof(big))));
+	must(websocket_send(client.w, true, VIEW("small")));
+	while (mux_turn(&mux))
+		;
+	is_log("", "a large one waits, and what is behind it");
+	tap_ok(gate->ports[0]->body_bytes >= sizeof(big), "it counts");
+	turns(false);
+	is_log("T262144:aaaaaaaaaaaaaaaaaaaa|T5:small|", "its turn");
+	tap_is_int((long long)gate->ports[0]->body_bytes, 0, "and no more now");
+	/* a pause, and an end, while it waits */
+	websock_pause(door.s, true);
+	must(websocket_send(client.w, true, view_of(big, sizeof(big))));
+	turns(false);
+	is_log("", "it waits as long as the pause");
+	websock_pause(door.s, false);
+	turns(false);
+	is_log("T262144:aaaaaaaaaaaaaaaaaaaa|", "and for its turn after it");
+	must(websocket_send(client.w, true, view_of(big, sizeof(big))));
+	while (mux_turn(&mux))
+		;
 	finish("shutdown");
 }
 
@@ -716,6 +771,7 @@ main(void)
 	test_pause();
 	test_pings();
 	test_slow();
+	test_large();
 	test_expiry();
 	test_accept();
 	test_nomem();
