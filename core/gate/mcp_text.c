@@ -339,7 +339,7 @@ text_cut_session(const struct jrpc *m, struct jsplice *edits)
 	struct jscan s;
 	int rc;
 
-	if (m->params.kind != JSCAN_OBJECT)
+	if (!jrpc_has_param(m, VIEW("session_id")))
 		return SP_OK;
 	jscan_init(&s, view_sub(m->text, 0, m->params.end), 0);
 	s.pos = m->params.start;

@@ -36,12 +36,37 @@ jrpc_see(struct jrpc_seen *seen, const struct jscan *s,
 		seen->v[i] = *val;
 }
 
+/* The parameters, and where their members stand. */
+static int
+jrpc_scan_params(struct jscan *s, struct jscan_span *val, struct jrpc *out)
+{
+	struct jrpc_param p;
+	int rc;
+
+	out->param_n = 0;
+	out->more = false;
+	if (jscan_peek(s) != JSCAN_OBJECT)
+		return jscan_skip(s, val);
+	/* white space was passed by peeking */
+	*val = (struct jscan_span){ .kind = JSCAN_OBJECT, .start = s->pos };
+	rc = jscan_enter(s);
+	while (rc == SP_OK && (rc = jscan_member(s, &p.key)) == 1) {
+		rc = jscan_skip(s, &p.val);
+		if (out->param_n < JRPC_PARAMS_MAX)
+			out->param[out->param_n++] = p;
+		else
+			out->more = true;
+	}
+	val->end = s->pos;
+	return rc;
+}
+
 /*
  * All members of the object, in the one pass over it that there is: the
  * grammar is seen to on the way.
  */
 static int
-jrpc_scan(struct view text, struct jrpc_seen *seen)
+jrpc_scan(struct view text, struct jrpc_seen *seen, struct jrpc *out)
 {
 	struct jscan_span key, val;
 	struct jscan s;
@@ -54,7 +79,9 @@ jrpc_scan(struct view text, struct jrpc_seen *seen)
 	} else {
 		rc = jscan_enter(&s);
 		while (rc == SP_OK && jscan_member(&s, &key) == 1) {
-			rc = jscan_skip(&s, &val);
+			rc = jscan_is(&s, &key, VIEW("params"))
+			    ? jrpc_scan_params(&s, &val, out)
+			    : jscan_skip(&s, &val);
 			if (rc == SP_OK)
 				jrpc_see(seen, &s, &key, &val);
 		}
@@ -105,11 +132,14 @@ jrpc_read(struct view text, struct jrpc *out)
 	struct jrpc_seen seen = { .strange = false };
 	struct jscan s;
 	bool good;
-	int rc = jrpc_scan(text, &seen);
+	int rc;
 
 	*out = (struct jrpc){ .text = text };
-	if (rc != SP_OK)
+	rc = jrpc_scan(text, &seen, out);
+	if (rc != SP_OK) {
+		*out = (struct jrpc){ .text = text };
 		return rc;
+	}
 	jscan_init(&s, text, 0);
 	good = !seen.strange && jscan_is(&s, &seen.v[0], VIEW("2.0"));
 	if (seen.v[1].kind != JSCAN_NONE && !jrpc_is_id(&s, &seen.v[1]))
@@ -160,6 +190,34 @@ jrpc_near(const struct jscan *s, const struct jscan_span *key, struct view name)
 	return near;
 }
 
+/* The same of the parameters, which were looked at when they were read. */
+static int
+jrpc_param(const struct jrpc *m, struct view name, struct jscan_span *out)
+{
+	struct jscan s;
+	unsigned i;
+	int found = 0;
+
+	jscan_init(&s, m->text, 0);
+	for (i = 0; i < m->param_n; i++) {
+		if (!jrpc_near(&s, &m->param[i].key, name))
+			continue;
+		if (found == 1 || !jscan_is(&s, &m->param[i].key, name))
+			return SP_E_PROTO;
+		found = 1;
+		*out = m->param[i].val;
+	}
+	return found;
+}
+
+bool
+jrpc_has_param(const struct jrpc *m, struct view name)
+{
+	struct jscan_span v;
+
+	return jrpc_member(m, &m->params, name, &v) != 0;
+}
+
 int
 jrpc_member(const struct jrpc *m, const struct jscan_span *in, struct view name,
     struct jscan_span *out)
@@ -171,6 +229,8 @@ jrpc_member(const struct jrpc *m, const struct jscan_span *in, struct view name,
 	*out = (struct jscan_span){ .kind = JSCAN_NONE };
 	if (in->kind != JSCAN_OBJECT)
 		return 0;
+	if (in == &m->params && !m->more)
+		return jrpc_param(m, name, out);
 	jscan_init(&s, view_sub(m->text, 0, in->end), 0);
 	s.pos = in->start;
 	if (jscan_enter(&s) != SP_OK)

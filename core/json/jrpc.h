@@ -25,6 +25,13 @@ enum jrpc_code {
 	JRPC_NO_SESSION = -32001, /* MCP: servers of the SDK */
 };
 
+/* A member of the parameters. */
+struct jrpc_param {
+	struct jscan_span key, val;
+};
+
+enum { JRPC_PARAMS_MAX = 8 }; /* of them that are remembered */
+
 /* Spans in text; of kind JSCAN_NONE: it is not there. */
 struct jrpc {
 	enum jrpc_kind kind;
@@ -33,6 +40,10 @@ struct jrpc {
 	struct jscan_span method; /* a string */
 	struct jscan_span params; /* an object or an array */
 	struct jscan_span result, error;
+	/* those of params, when it is an object */
+	struct jrpc_param param[JRPC_PARAMS_MAX];
+	unsigned param_n;
+	bool more; /* than that */
 };
 
 /*
@@ -66,6 +77,8 @@ bool jrpc_is(const struct jrpc *m, struct view method);
  */
 int jrpc_member(const struct jrpc *m, const struct jscan_span *in,
     struct view name, struct jscan_span *out) must_check;
+/* False: params has no member of that name, nor one but for its case. */
+bool jrpc_has_param(const struct jrpc *m, struct view name);
 /*
  * The decoded string, appended: 0; SP_E_SYNTAX no string, or one that is not
  * all Unicode; SP_E_LIMIT; SP_E_NOMEM.

@@ -136,6 +136,28 @@ test_member(void)
 			    view_eq(jrpc_raw(&m, &v), view_str(rows[i].raw))),
 		    "%s", rows[i].params);
 	}
+	/* more than are remembered, before it and behind */
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *open = rows[i].params[1] == '}' ? "" : ",";
+
+		if (rows[i].params[0] != '{')
+			continue;
+		buf_reset(&b, 4096);
+		if (buf_printf(&b,
+			"{" R "\"method\":\"m\",\"id\":1,\"params\" : {"
+			"\"1\":1,\"2\":[2],\"3\":3,\"4\":4,\"5\":5,\"6\":6,"
+			"\"7\":{\"name\":7}%s%.*s,\"8\":8,\"9\":9}}",
+			open, (int)strlen(rows[i].params) - 2,
+			rows[i].params + 1) != SP_OK ||
+		    jrpc_read(buf_view(&b), &m) != SP_OK)
+			continue;
+		rc = jrpc_member(&m, &m.params, VIEW("name"), &v);
+		tap_ok(rc == rows[i].rc && m.more &&
+			jrpc_has_param(&m, VIEW("name")) == (rc != 0) &&
+			(rc < 0 ||
+			    view_eq(jrpc_raw(&m, &v), view_str(rows[i].raw))),
+		    "of many: %s", rows[i].params);
+	}
 	buf_clear(&b);
 	rc = jrpc_read(VIEW("{" R "\"method\":\"m\"}"), &m);
 	tap_ok(rc == SP_OK && jrpc_is(&m, VIEW("m")) &&
