@@ -391,6 +391,62 @@ def unchanged():
            r.stderr)
 
 
+def dumped(block):
+    conf = write(f"environment e {{ {block} }}\nstate_dir /no/such/state;\n"
+                 "server { listen 127.0.0.1:0; location /h { health; } }\n",
+                 "a.conf")
+    r = run("-T", "-c", conf)
+    lines = [x.strip() for x in r.stdout.splitlines()]
+    return lines, r.stdout + r.stderr
+
+
+def beside():
+    """What is written beside a manifest goes before what it gives."""
+    write(FULL)
+    own = ("episodes 3; worker_start_timeout 5s; workspace_size 2g; sandbox "
+           "{ memory 300m; timeout 7s; env A=1 PYTHONPATH=/x; read_only /usr "
+           "/srv; } egress { connections 3; allow tcp 203.0.113.9/32 25; } "
+           "process harness { trust workload; command /bin/true; } "
+           "inside 127.0.0.1:8000 { location /x { mcp_agent; } } "
+           "assets /no/such/assets { rubric own.py; } "
+           "require asset_isolation;")
+    for order in (f"manifest openenv.yaml; {own}",
+                  f"{own} manifest openenv.yaml;"):
+        lines, said = dumped(order)
+        for want in ("episodes 3;", "worker_start_timeout 5s;",
+                     "workspace_size 2g;", "memory 300m;", "timeout 7s;",
+                     "env A=1 PYTHONPATH=/x OPENENVD_AGENT_PORT=8000;",
+                     "connections 3;", "allow tcp 203.0.113.9/32 25;",
+                     "allow tcp 203.0.113.0/24 443;", "command /bin/true;",
+                     "location /x {", "assets /no/such/assets {",
+                     "oracle grade.sh;", "rubric own.py;",
+                     "process rubric {", "require asset_isolation;"):
+            tap.ok(want in lines, f"beside a manifest: {want}", said)
+        only = next((x for x in lines if x.startswith("read_only ")), "")
+        tap.ok(only.startswith("read_only /usr /srv /bin ") and
+               f" {TMP.name};" in only, "read_only is added to", said)
+        tap.ok("location /mcp {" not in lines and "rubric r.py;" not in lines
+               and lines.count("process harness {") == 1,
+               "the manifest's own is gone", said)
+    lines, said = dumped("manifest openenv.yaml;")
+    tap.ok("manifest(" + TMP.name + "/openenv.yaml):" in said and
+           "the directory of the assets is not known" in said,
+           "assets need their directory here, too", said)
+    lines, said = dumped("manifest openenv.yaml; enforcement local; "
+                         "assets /no/such/assets { }")
+    tap.ok("enforcement local;" in lines and "oracle grade.sh;" in lines,
+           "local keeps no guarantees, and no inside", said)
+    lines, said = dumped("manifest openenv.yaml; episodes 1; episodes 2;")
+    tap.ok('duplicate directive "episodes"' in said,
+           "what is written twice is an error still", said)
+    write(HEAD + "openenvd: {surfaces: {agent: {tools: [\"r*\"]}}}\n")
+    lines, said = dumped("manifest openenv.yaml;")
+    r = run("-m", os.path.join(TMP.name, "openenv.yaml"))
+    at = 1 + r.stdout.splitlines().index("        location /mcp {")
+    tap.ok(f"manifest({TMP.name}/openenv.yaml):{at}: pattern" in said,
+           "an error has the line of what -m prints", said)
+
+
 def inside():
     """environment NAME { manifest PATH; }"""
     write(HEAD + "openenvd: {network: [{cidr: 203.0.113.0/24, protocol: tcp,"
@@ -407,6 +463,7 @@ def inside():
     r = run("-T", "-c", conf)
     tap.ok(r.returncode == 1 and "openenv.yaml:4: openenvd has an unknown" in
            r.stderr, "its errors have its line", r.stderr)
+    beside()
     conf = write("environment e { manifest; }\n", "a.conf")
     r = run("-T", "-c", conf)
     tap.ok(r.returncode == 1 and 'expected "manifest PATH;"' in r.stderr,

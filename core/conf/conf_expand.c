@@ -2,6 +2,7 @@
  * Files to one text.  The text is a series of records, each with the length
  * of what it carries, so that nothing in a file can pass for a record:
  *   F name_n dir_n \n name dir \n    a file begins
+ *   M name_n dir_n \n name dir \n    what a manifest says begins
  *   T line n \n text \n              text of it, from that line on
  *   E \n                             it ends
  */
@@ -28,6 +29,7 @@ struct frame {
 	dev_t dev;
 	ino_t ino;
 	bool is_file;
+	bool made; /* of a manifest */
 	unsigned depth;
 	unsigned line; /* of the include being followed */
 };
@@ -232,22 +234,31 @@ expand_include(struct expand *ex, struct frame *f, struct view arg)
 	return rc;
 }
 
-/* What a manifest says, as text of a file of its name. */
+/*
+ * What a manifest says, as text of a file that is named after it.  Its first
+ * line is the second of what sallyport -m prints, inside of the block.
+ */
 static int
 expand_manifest(struct expand *ex, struct frame *f, struct view arg)
 {
 	struct buf path = BUF_INIT(PATH_MAX);
+	struct buf name = BUF_INIT(CONF_FILE_NAME_MAX + 1);
 	struct buf text = BUF_INIT(CONF_TEXT_MAX);
-	struct frame made = { .outer = f, .depth = f->depth + 1 };
+	struct frame made = { .outer = f, .made = true, .depth = f->depth + 1 };
 	int rc = include_path(ex, f, arg, &path);
 
+	if (rc == 0)
+		rc = buf_printf(&name, "manifest(%s)", buf_view(&path).p);
+	if (rc == 0)
+		rc = buf_add_char(&name, '\0');
 	if (rc == 0) {
-		made.name = buf_view(&path).p;
-		rc = ex->manifest(made.name, &text, ex->err);
+		made.name = buf_view(&name).p;
+		rc = ex->manifest(buf_view(&path).p, &text, ex->err);
 	}
 	if (rc == 0)
 		rc = expand_text(ex, &made, buf_view(&text));
 	buf_clear(&path);
+	buf_clear(&name);
 	buf_clear(&text);
 	return rc;
 }
@@ -311,11 +322,11 @@ expand_body(struct expand *ex, struct frame *f, struct view text)
 	bool start = true; /* of a statement */
 	bool manifest;
 	size_t done = 0; /* copied so far */
-	unsigned done_line = 1;
+	unsigned done_line = f->made ? 2 : 1;
 	size_t before, end = 0;
 	int rc;
 
-	lexer_init(&lx, text, 1);
+	lexer_init(&lx, text, done_line);
 	for (;;) {
 		before = lx.pos;
 		lexer_next(&lx, &t);
@@ -352,8 +363,8 @@ expand_text(struct expand *ex, struct frame *f, struct view text)
 		return rc;
 	if (view_starts(text, VIEW("\xef\xbb\xbf")))
 		text = view_from(text, 3);
-	rc = buf_printf(ex->out, "F %zu %zu\n%s", strlen(f->name), f->dir.n,
-	    f->name);
+	rc = buf_printf(ex->out, "%c %zu %zu\n%s", f->made ? 'M' : 'F',
+	    strlen(f->name), f->dir.n, f->name);
 	if (rc == 0)
 		rc = buf_add_view(ex->out, f->dir);
 	if (rc == 0)

@@ -10,6 +10,7 @@
 struct level {
 	struct conf_node *node; /* the block */
 	struct conf_node **tail; /* where its next directive goes */
+	bool made; /* it is written, and some of it is a manifest's */
 };
 
 struct frame {
@@ -92,14 +93,14 @@ take_newline(struct tree *t)
 }
 
 static int
-open_file(struct tree *t)
+open_file(struct tree *t, bool made)
 {
 	uint64_t name_n, dir_n;
 	struct conf_file *f;
 	struct view name, dir;
 
 	if (t->frames_n == CONF_INCLUDE_MAX + 2 || t->args_n != 0 ||
-	    take_number(t, ' ', 4096, &name_n) != 0 ||
+	    take_number(t, ' ', CONF_FILE_NAME_MAX, &name_n) != 0 ||
 	    take_number(t, '\n', 4096, &dir_n) != 0 ||
 	    take_bytes(t, name_n, &name) != 0 ||
 	    take_bytes(t, dir_n, &dir) != 0 || take_newline(t) != 0)
@@ -113,6 +114,7 @@ open_file(struct tree *t)
 	if (f->name == NULL)
 		return conf_nomem(t->p);
 	f->dir = dir;
+	f->made = made;
 	if (t->p->root.seq++ == 0)
 		t->p->root.file = f; /* the first stands for the whole */
 	t->frames[t->frames_n++] =
@@ -178,6 +180,8 @@ finish_node(struct tree *t, bool block)
 	n->block = block;
 	*t->levels[t->depth].tail = n;
 	t->levels[t->depth].tail = &n->next;
+	t->levels[t->depth].made |= n->file->made && t->depth > 0 &&
+	    !t->levels[t->depth].node->file->made;
 	t->args_n = 0;
 	if (!block)
 		return 0;
@@ -231,6 +235,8 @@ close_block(struct tree *t, unsigned line)
 		t->args_n = 0;
 	}
 	if (t->depth > t->frames[t->frames_n - 1].depth) {
+		if (t->levels[t->depth].made)
+			conf_made_join(&t->levels[t->depth].node->child);
 		t->depth--;
 		return rc;
 	}
@@ -305,8 +311,8 @@ read_record(struct tree *t)
 	if (t->rest.n < 2 || t->rest.p[1] != ' ')
 		return damaged(t);
 	t->rest = view_from(t->rest, 2);
-	if (kind == 'F')
-		return open_file(t);
+	if (kind == 'F' || kind == 'M')
+		return open_file(t, kind == 'M');
 	if (kind == 'T')
 		return read_text(t);
 	return damaged(t);

@@ -147,6 +147,11 @@ assets_block(struct conf_parse *p, const struct conf_directive *row, void *base,
 	int rc;
 
 	(void)n;
+	if (args[1].n == 0)
+		return conf_error(p,
+		    "the directory of the assets is not known; expected "
+		    "\"assets DIRECTORY { }\", beside \"manifest\" where that "
+		    "names them");
 	rc = conf_type_path(p, args[1], &e->assets);
 	if (rc == 0)
 		rc = core_conf_env_check_path(p, row->name, &e->assets);

@@ -16,6 +16,7 @@ enum {
 	CONF_FILES_MAX = 1000,
 	CONF_INCLUDE_MAX = 16, /* levels */
 	CONF_DEPTH_MAX = 16, /* blocks in blocks */
+	CONF_FILE_NAME_MAX = 4096 + 16, /* a path, in "manifest(PATH)" */
 	CONF_ARGS_MAX = 1024, /* of one directive, with its name */
 	CONF_NODES_MAX = 20000, /* directives */
 	CONF_BLOCKS_MAX = 1000, /* upstreams; captures; servers; locations of
@@ -31,6 +32,7 @@ enum {
 struct conf_file {
 	const char *name; /* for messages */
 	struct view dir; /* absolute; empty: conf_defaults.conf_dir */
+	bool made; /* what a manifest says, in the words of ours */
 };
 
 /* One directive as it was written. */
@@ -109,6 +111,12 @@ extern const struct conf_owner conf_lookup_owners[];
 /* Expanded text to a tree: conf_tree.c. */
 int conf_tree_build(struct conf_parse *p, struct view expanded,
     struct conf_node **out) must_check;
+
+/*
+ * In a block's list, of which some is a manifest's: what is written goes before
+ * that, as sallyport.conf(5) says under Includes: conf_made.c.
+ */
+void conf_made_join(struct conf_node **list);
 
 /* An error at a directive other than the one being read. */
 int conf_error_at(struct conf_parse *p, const struct conf_node *node,

@@ -18,6 +18,7 @@ struct writer {
 	struct buf *out;
 	struct buf *err;
 	const char *indent; /* of the environment's directives */
+	bool inner; /* alone, and others may stand beside them */
 	int rc; /* sticky */
 };
 
@@ -250,13 +251,14 @@ put_assets(struct writer *w)
 
 	if (w->m->assets_n == 0)
 		return;
-	if (w->site->asset_root == NULL) {
+	if (w->site->asset_root == NULL && !w->inner) {
 		fail(w,
 		    "the manifest has privileged_assets and their directory "
 		    "is not known; expected --asset-root DIRECTORY");
 		return;
 	}
 	put(w, "%sassets", w->indent);
+	/* "": what is written beside it must name the directory */
 	put_arg(w, view_str(w->site->asset_root));
 	put(w, " {\n");
 	for (i = 0; i < w->m->assets_n; i++) {
@@ -393,7 +395,8 @@ manifest_text_inner(const struct manifest *m, const struct manifest_site *site,
 		.site = site,
 		.out = out,
 		.err = err,
-		.indent = "" };
+		.indent = "",
+		.inner = true };
 
 	put_inner(&w);
 	return w.rc;

@@ -390,16 +390,24 @@ manifestcmd_clear(struct manifestcmd *c)
 	memset(c, 0, sizeof(*c));
 }
 
+static int
+note_disabled(const struct manifest *m, struct buf *out)
+{
+	if (m->enabled)
+		return SP_OK;
+	return buf_add_str(out,
+	    "# openenvd.enabled is not true: with --manifest the app runs as "
+	    "it is\n");
+}
+
 int
 manifestcmd_text(const struct manifestcmd *c, struct buf *out, struct buf *err)
 {
 	struct manifest m;
 	int rc = manifest_read(&m, c->path, err);
 
-	if (rc == SP_OK && !m.enabled)
-		rc = buf_add_str(out,
-		    "# openenvd.enabled is not true: with --manifest the app "
-		    "runs as it is\n");
+	if (rc == SP_OK)
+		rc = note_disabled(&m, out);
 	if (rc == SP_OK)
 		rc = manifest_text(&m, &c->site, out, err);
 	manifest_clear(&m);
@@ -419,6 +427,8 @@ manifestcmd_inner(const char *path, struct buf *out, struct buf *err)
 	rc = c.path == NULL ? SP_E_NOMEM : complete(&c);
 	if (rc == SP_OK)
 		rc = manifest_read(&m, path, err);
+	if (rc == SP_OK) /* as -m has it, so that lines are the same */
+		rc = note_disabled(&m, out);
 	if (rc == SP_OK)
 		rc = manifest_text_inner(&m, &c.site, out, err);
 	manifest_clear(&m);
