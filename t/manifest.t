@@ -70,7 +70,7 @@ ROWS = [
     ("no ports", "{network: [{cidr: 203.0.113.0/24, protocol: tcp, "
      "ports: []}]}", "no ports"),
     ("ports left out", "{network: [{cidr: 203.0.113.0/24, protocol: tcp}]}",
-     "no list"),
+     "ports is missing; expected a list"),
     ("a rule's unknown key", "{network: [{cidr: 203.0.113.0/24, "
      "protocol: tcp, ports: [1], x: 1}]}", "unknown key"),
     # second generation
@@ -91,7 +91,13 @@ ROWS = [
     ("OpenShell's own", "{openshell: {image: x, policy: {a: [1]}}}", None),
     ("enforcement", "{enforcement: local}", None),
     ("enforcement as a mapping", "{enforcement: {backend: openshell}}", None),
-    ("another enforcement", "{enforcement: vm}", "unknown enforcement"),
+    ("enforcement as a mapping of nothing", "{enforcement: {}}", None),
+    ("enforcement of the first generation", "{enforcement: linux}", None),
+    ("another enforcement", "{enforcement: vm}", 'unknown enforcement "vm"; '
+     "expected openshell, linux or kernel, which are one here, or local"),
+    ("enforcement with another key",
+     "{enforcement: {backend: linux, zzz: 1}}",
+     'enforcement has an unknown key "zzz"; expected one of backend'),
     ("options of a workload", "{workload: {image: x}}",
      "workload.image cannot be expressed"),
     # surfaces
@@ -104,7 +110,8 @@ ROWS = [
      "principal is not"),
     ("another surface", "{surfaces: {root: {}}}", "unknown surface"),
     ("an agent with lifecycle", "{surfaces: {agent: {allow_lifecycle: "
-     "true}}}", "may not have allow_lifecycle"),
+     "true}}}", "may not have allow_lifecycle; expected it at the "
+     "orchestrator's, without it here"),
     ("an observer with lifecycle", "{surfaces: {observer: "
      "{allow_lifecycle: true}}}", "may not have allow_lifecycle"),
     ("an agent with exec", "{surfaces: {agent: {allow_privileged_exec: "
@@ -142,7 +149,11 @@ ROWS = [
      "bad name"),
     ("an asset named _", "{privileged_assets: {_: o.sh}}", "bad name"),
     ("an asset without source", "{privileged_assets: [{name: o}]}",
-     "no text"),
+     "source of an asset is missing"),
+    ("an asset that is a word of ours", "{privileged_assets: {include: o}}",
+     "neither"),
+    ("another one", "{privileged_assets: [{name: manifest, source: o}]}",
+     "neither"),
     # processes
     ("processes", "{privileged_assets: {rubric: r.py}, processes: {harness: "
      "{trust: workload, argv: [/bin/echo, \"a b\"], env: {A: \"1\"}}, "
@@ -166,6 +177,10 @@ ROWS = [
      "argv: [/bin/true], env: {OPENENVD_PORT: \"1\"}}}}", "bad variable"),
     ("a variable with a sign", "{processes: {h: {trust: workload, "
      "argv: [/bin/true], env: {\"A-B\": \"1\"}}}}", "bad variable"),
+    ("no trust", "{processes: {h: {argv: [/bin/true]}}}",
+     "trust is missing; expected"),
+    ("no host", "{egress: {mode: allowlist, allow: [{port: 1}]}}",
+     "host is missing; expected"),
     ("another trust", "{processes: {h: {trust: root, argv: [/bin/true]}}}",
      "bad trust"),
 ]
@@ -216,7 +231,10 @@ def broken():
             ("two documents", "a: 1\n---\nb: 1\n", "second document"),
             ("an alias", "a: &x [1]\nb: *x\n", ":2: an alias"),
             ("an alias into itself", "a: &x [*x]\n", "an alias"),
-            ("a key twice", "name: a\nname: b\n", "stands twice"),
+            ("a key twice", "name: a\nname: b\n",
+             ':2: the key "name" stands twice'),
+            ("an app without an attribute", "app: my_env\n",
+             ':1: bad app "my_env"; expected MODULE:ATTR'),
             ("a list as key", "? [a]\n: b\n", "a key is no word"),
             ("too deep", "a: " + "[" * 200 + "]" * 200 + "\n", "too deep"),
             ("too large", "a: " + "x" * 300000 + "\n", "too large"),
@@ -227,6 +245,9 @@ def broken():
         tap.ok(r.returncode == 1 and error in r.stderr and
                r.stderr.count("\n") == 1, f"{what}: one line",
                r.stdout + r.stderr)
+    tap.ok(not VALID.is_valid({"app": "my_env"}) and
+           VALID.is_valid({"app": None, "port": None}) and
+           VALID.is_valid({"app": "a.b:c"}), "the schema knows an app")
     r = run("-m", "/no/such/openenv.yaml")
     tap.ok(r.returncode == 2 and "No such file" in r.stderr, "no file",
            r.stderr)

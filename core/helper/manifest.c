@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "conf/conf_env.h"
 #include "helper/manifest.h"
 
 enum {
@@ -84,6 +85,11 @@ is_map(struct reader *r, int n, const char *what)
 static bool
 is_list(struct reader *r, int n, const char *what)
 {
+	if (kind_of(r, n) == MANIFEST_NONE) {
+		bad(r, n, "%s is missing; expected a list of at least one",
+		    what);
+		return false;
+	}
 	if (kind_of(r, n) != MANIFEST_LIST) {
 		bad(r, n, "%s is no list; expected lines with \"-\"", what);
 		return false;
@@ -138,8 +144,16 @@ text_of(struct reader *r, int n, const char *what)
 	if (kind_of(r, n) == MANIFEST_TEXT && v.n > 0 &&
 	    memchr(v.p, 0, v.n) == NULL && memchr(v.p, '\n', v.n) == NULL)
 		return v;
-	bad(r, n, "%s is no text; expected one line in quotes, or a word",
-	    what);
+	if (kind_of(r, n) == MANIFEST_NONE)
+		bad(r, n,
+		    "%s is missing; expected one line in quotes, or a "
+		    "word",
+		    what);
+	else
+		bad(r, n,
+		    "%s is no text; expected one line in quotes, or a "
+		    "word",
+		    what);
 	return VIEW_NONE;
 }
 
@@ -203,16 +217,30 @@ surface_rules(struct reader *r, int n, unsigned who,
 
 	if (s->allow_lifecycle &&
 	    (who == MANIFEST_AGENT || who == MANIFEST_OBSERVER))
-		bad(r, n, "surface %s may not have allow_lifecycle", name);
+		bad(r, n,
+		    "surface %s may not have allow_lifecycle; expected it at "
+		    "the orchestrator's, without it here",
+		    name);
 	if (s->privileged_exec && who != MANIFEST_GRADER)
-		bad(r, n, "surface %s may not have allow_privileged_exec",
+		bad(r, n,
+		    "surface %s may not have allow_privileged_exec; expected "
+		    "it at the grader's, without it here",
 		    name);
 	if (s->fs_read.n > 0 && who != MANIFEST_GRADER)
-		bad(r, n, "surface %s may not have fs_read", name);
+		bad(r, n,
+		    "surface %s may not have fs_read; expected it at the "
+		    "grader's, without it here",
+		    name);
 	if (s->stream.n > 0 && who != MANIFEST_OBSERVER)
-		bad(r, n, "surface %s may not have a stream", name);
+		bad(r, n,
+		    "surface %s may not have a stream; expected it at the "
+		    "observer's, without it here",
+		    name);
 	if (s->tools.n > 0 && who == MANIFEST_OBSERVER)
-		bad(r, n, "surface %s may not have tools", name);
+		bad(r, n,
+		    "surface %s may not have tools; expected them at another, "
+		    "and none here",
+		    name);
 }
 
 static void
@@ -298,7 +326,9 @@ asset_name(struct view v)
 		else if (c != '_')
 			return false;
 	}
-	return n > 0;
+	/* of our configurations these two are other words */
+	return n > 0 && !view_eq(v, VIEW("include")) &&
+	    !view_eq(v, VIEW("manifest"));
 }
 
 static bool
@@ -322,7 +352,7 @@ read_asset(struct reader *r, int at, struct view name, struct view source)
 	if (!asset_name(name)) {
 		bad(r, at,
 		    "bad name \"%.*s\" of an asset; expected letters, digits "
-		    "and \"_\"",
+		    "and \"_\", and neither \"include\" nor \"manifest\"",
 		    VIEW_ARG(name));
 		return;
 	}
@@ -653,7 +683,7 @@ process_rules(struct reader *r, int at, const struct manifest_process *p)
 	if (p->privileged && p->asset.n == 0)
 		bad(r, at,
 		    "process \"%.*s\" lacks an asset, which trust privileged "
-		    "runs",
+		    "runs; expected asset: NAME, one of privileged_assets",
 		    VIEW_ARG(p->name));
 	if (p->privileged && (p->argv.n > 0 || p->env.n > 0))
 		bad(r, at,
@@ -724,9 +754,12 @@ read_processes(struct reader *r, int n)
 static void
 read_enforcement(struct reader *r, int n)
 {
+	static const char *const known[] = { "backend", NULL };
 	int backend = kind_of(r, n) == MANIFEST_MAP ? get(r, n, "backend") : n;
 	struct view v;
 
+	if (kind_of(r, n) == MANIFEST_MAP)
+		only(r, n, "enforcement", known);
 	if (absent(r, backend))
 		return;
 	v = text_of(r, backend, "enforcement");
@@ -734,8 +767,8 @@ read_enforcement(struct reader *r, int n)
 	if (v.n > 0 && !r->m->local && !view_eq(v, VIEW("openshell")) &&
 	    !view_eq(v, VIEW("linux")) && !view_eq(v, VIEW("kernel")))
 		bad(r, backend,
-		    "unknown enforcement \"%.*s\"; expected openshell or "
-		    "local",
+		    "unknown enforcement \"%.*s\"; expected openshell, linux "
+		    "or kernel, which are one here, or local",
 		    VIEW_ARG(v));
 }
 
@@ -815,6 +848,11 @@ read_top(struct reader *r)
 	    fit_name(r, manifest_yaml_text(r->m->yaml, get(r, root, "name")));
 	if (!absent(r, app))
 		r->m->app = text_of(r, app, "app");
+	if (r->m->app.n > 0 && !conf_env_symbol(r->m->app))
+		bad(r, app,
+		    "bad app \"%.*s\"; expected MODULE:ATTR, such as "
+		    "server.app:app",
+		    VIEW_ARG(r->m->app));
 	if (!absent(r, port) && port_is_good(r, port, &text) &&
 	    num_u64(text, 1, 65535, &n) != SP_OK)
 		n = 8000;

@@ -11,6 +11,8 @@
 #include "helper/manifest_yaml.h"
 #include "os/fd.h"
 
+enum { KEY_SHOWN_MAX = 100 };
+
 struct manifest_yaml {
 	yaml_document_t doc;
 	bool has_doc;
@@ -58,6 +60,17 @@ yaml_file(const char *path, struct buf *text, struct buf *err)
 	return rc == SP_E_NOMEM ? rc : SP_E_CONF;
 }
 
+static int
+yaml_twice(struct buf *err, const char *path, size_t line, struct view key)
+{
+	int rc = buf_printf(err,
+	    "%s:%zu: the key \"%.*s\" stands twice in one mapping; expected "
+	    "each once\n",
+	    path, line, VIEW_ARG(view_sub(key, 0, KEY_SHOWN_MAX)));
+
+	return rc == SP_E_NOMEM ? rc : SP_E_CONF;
+}
+
 static const yaml_node_t *
 yaml_node(const struct manifest_yaml *y, int n)
 {
@@ -90,10 +103,9 @@ yaml_check_map(const struct manifest_yaml *y, const yaml_node_t *node,
 		for (q = node->data.mapping.pairs.start; q < p; q++)
 			if (view_eq(manifest_yaml_text(y, p->key),
 				manifest_yaml_text(y, q->key)))
-				return yaml_fail(err, y->path,
+				return yaml_twice(err, y->path,
 				    manifest_yaml_line(y, p->key),
-				    "the key stands twice in one mapping; "
-				    "expected each once");
+				    manifest_yaml_text(y, p->key));
 		rc = p->value == self ? SP_E_LIMIT
 				      : yaml_check(y, p->value, depth + 1, err);
 	}
