@@ -23,7 +23,8 @@ static const struct conf_directive rows[] = {
 	    .args = "PATTERN ...",
 	    .doc = "Paths that grader.read_file may read and grader.fs_diff "
 		   "tells of: patterns of\nabsolute paths beneath /workspace "
-		   "and /openenvd/assets; \"*\" goes over \"/\".",
+		   "and /openenvd/assets; \"*\" goes over \"/\".\n"
+		   "One that none of them can match is an error.",
 	    .def_doc = "none" },
 	{ .name = "privileged_exec",
 	    .scopes = CONF_LOCATION,
@@ -44,6 +45,8 @@ check(struct conf_parse *p, void *conf)
 
 	if (rc == 0)
 		rc = conf_mcp_globs(p, "fs_read", &c->fs_read);
+	if (rc == 0 && c->privileged_exec)
+		rc = conf_mcp_privileged(p, c->mcp.environment);
 	if (rc == 0 && conf_current_location(p)->token == NULL)
 		rc = conf_error(p,
 		    "mcp_grader is for the grader alone; expected a "

@@ -1,6 +1,7 @@
 /* Static rules of the doors that speak MCP. */
 #include "conf/conf_mcp.h"
 
+#include "conf/conf_env.h"
 #include "conf/parse.h"
 
 static const char *const lifecycle[] = { "reset", "step", "state", "close" };
@@ -174,6 +175,42 @@ conf_mcp_environment(struct conf_parse *p, const struct conf_environment **env)
 	return 0;
 }
 
+/* Past a "[...]" that begins at i, or i: there is none. */
+static size_t
+past_class(struct view pattern, size_t i)
+{
+	size_t end = i + 1;
+
+	if (end < pattern.n && pattern.p[end] == '!')
+		end++;
+	end++; /* what stands first may be a "]" */
+	while (end < pattern.n && pattern.p[end] != ']')
+		end++;
+	return end < pattern.n ? end + 1 : i;
+}
+
+/* Whether a path in dir, which ends with "/", may match; a class may be any. */
+static bool
+reaches(struct view pattern, struct view dir)
+{
+	size_t i, at = 0, past;
+
+	for (i = 0; i < dir.n; i++) {
+		if (at == pattern.n)
+			return false;
+		if (pattern.p[at] == '*')
+			return true;
+		past = pattern.p[at] == '[' ? past_class(pattern, at) : at;
+		if (past > at)
+			at = past;
+		else if (pattern.p[at] == '?' || pattern.p[at] == dir.p[i])
+			at++;
+		else
+			return false;
+	}
+	return at < pattern.n;
+}
+
 int
 conf_mcp_globs(struct conf_parse *p, const char *name,
     const struct conf_list *globs)
@@ -194,10 +231,36 @@ conf_mcp_globs(struct conf_parse *p, const char *name,
 			    "bad pattern \"%.*s\" for \"%s\"; expected an "
 			    "absolute one without \"..\"",
 			    VIEW_ARG(globs->v[i]), name);
+		if (!reaches(globs->v[i], VIEW(CONF_ENV_WORKSPACE "/")) &&
+		    !reaches(globs->v[i], VIEW("/openenvd/assets/")))
+			return conf_error(p,
+			    "pattern \"%.*s\" for \"%s\" matches nothing "
+			    "that may be read; expected one of files "
+			    "beneath " CONF_ENV_WORKSPACE
+			    " or /openenvd/assets",
+			    VIEW_ARG(globs->v[i]), name);
 		if (warn_covered(p, name, globs, i) != 0)
 			return SP_E_NOMEM;
 	}
 	return 0;
+}
+
+int
+conf_mcp_privileged(struct conf_parse *p, const struct conf_environment *env)
+{
+	size_t i;
+
+	for (i = 0; i < env->asset_n; i++)
+		if (view_eq(env->asset[i].kind, VIEW("oracle")))
+			return 0;
+	for (i = 0; i < env->processes_n; i++)
+		if (env->processes[i].privileged)
+			return 0;
+	return conf_warn(p, conf_node_pos(p->node),
+	    "\"privileged_exec\" has no effect: environment \"%.*s\" has no "
+	    "asset \"oracle\", and no process with trust privileged; add one "
+	    "of them, or remove it",
+	    VIEW_ARG(env->name));
 }
 
 int

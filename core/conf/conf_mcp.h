@@ -93,9 +93,15 @@ int conf_mcp_check(struct conf_parse *p, struct conf_mcp *m,
 /* The environment of a location alone, likewise. */
 int conf_mcp_environment(struct conf_parse *p,
     const struct conf_environment **env) must_check;
-/* Absolute, without "..", of printable bytes: 0, or SP_E_CONF. */
+/*
+ * Absolute, without "..", of printable bytes, and such as may match what lies
+ * in the workspace or among the assets: 0; SP_E_CONF; SP_E_NOMEM.
+ */
 int conf_mcp_globs(struct conf_parse *p, const char *name,
     const struct conf_list *globs) must_check;
+/* Warns where there is nothing that graders may run: 0; SP_E_NOMEM. */
+int conf_mcp_privileged(struct conf_parse *p,
+    const struct conf_environment *env) must_check;
 /*
  * A name that no agent may call, whatever its patterns: reset, step, state,
  * close, and all of grader.

@@ -74,7 +74,20 @@ static const struct {
 	{ GRADER("fs_read workspace/*;"), "bad pattern \"workspace/*\"" },
 	{ GRADER("fs_read /a/../b;"), "bad pattern \"/a/../b\"" },
 	{ GRADER("fs_read /..;"), "bad pattern" },
-	{ GRADER("fs_read /a/..b;"), NULL },
+	{ GRADER("fs_read /workspace/..b;"), NULL },
+	/* what nothing can match */
+	{ GRADER("fs_read /etc/**;"),
+	    "pattern \"/etc/**\" for \"fs_read\" matches nothing that may be "
+	    "read; expected one of files beneath /workspace or "
+	    "/openenvd/assets" },
+	{ GRADER("fs_read /workspace/** /workspac;"), "\"/workspac\"" },
+	{ GRADER("fs_read /workspace;"), "matches nothing" },
+	{ GRADER("fs_read /workspace/;"), "matches nothing" },
+	{ GRADER("fs_read /openenvd/[/assets/x;"), "matches nothing" },
+	{ GRADER("fs_read /workspace?x;"), NULL },
+	{ GRADER("fs_read /** /w*e/a /openenvd/assets?[a];"), NULL },
+	{ GRADER("fs_read /[!]]orkspac[]e]/a;"), NULL },
+	{ GRADER("fs_read '/[w-z]orks?ace/a';"), NULL },
 	{ GRADER("privileged_exec on;"), NULL },
 	{ GRADER("privileged_exec yes;"), "expected on or off" },
 	/* what belongs to the grader alone */
@@ -141,7 +154,7 @@ test_values(void)
 	const struct mcp_grader_conf *g;
 	struct conf *c = NULL;
 
-	if (conf_text_parse(GRADER("tools a b; fs_read /x;"
+	if (conf_text_parse(GRADER("tools a b; fs_read /workspace/x;"
 				   "features prompts roots;"),
 		&c, &err) != SP_OK)
 		abort();
@@ -169,11 +182,25 @@ test_warnings(void)
 	conf_text_warned(GRADER("tools * [a]b x?;"),
 	    "t:3: pattern \"[a]b\" in \"tools\" " NONE "\"*\"" END
 	    "t:3: pattern \"x?\" in \"tools\" " NONE "\"*\"" END);
-	conf_text_warned(GRADER("tools a?* ab* [a]*; fs_read /w/*/x /w/y;"),
+	conf_text_warned(GRADER("tools a?* ab* [a]*;"
+				"fs_read /workspace/w/*/x /workspace/w/y;"),
 	    "");
-	conf_text_warned(GRADER("fs_read /w/* /w/** /w/a;"),
-	    "t:3: pattern \"/w/**\" in \"fs_read\" " NONE "\"/w/*\"" END
-	    "t:3: pattern \"/w/a\" in \"fs_read\" " NONE "\"/w/*\"" END);
+	conf_text_warned(GRADER("fs_read /w* /w** /workspace/a;"),
+	    "t:3: pattern \"/w**\" in \"fs_read\" " NONE "\"/w*\"" END
+	    "t:3: pattern \"/workspace/a\" in \"fs_read\" " NONE "\"/w*\"" END);
+	conf_text_warned(GRADER("privileged_exec on;"),
+	    "t:3: \"privileged_exec\" " NONE "environment \"e\" has no asset "
+	    "\"oracle\", and no process with trust privileged; add one of "
+	    "them, or remove it\n");
+	conf_text_warned("environment e { assets /a { oracle o; } }\n"
+			 "server { listen 1; location / { mcp_grader; "
+			 "environment e; token env:G; privileged_exec on; } }",
+	    "");
+	conf_text_warned("environment e { assets /a { x o; } process p { "
+			 "trust privileged; asset x; } }\n"
+			 "server { listen 1; location / { mcp_grader; "
+			 "environment e; token env:G; privileged_exec on; } }",
+	    "");
 }
 
 /* Values differ, or the start fails: whatever their names are. */
