@@ -404,6 +404,27 @@ def unchanged():
     tap.eq(r.stdout.strip(), f"{TMP.name}|{TMP.name}:/x|-m uvicorn "
            "server.app:app --host 0.0.0.0 --port 8101",
            "with the flags' address")
+    said = (f'{path} has no openenvd with "enabled: true": its app runs as '
+            "it is")
+    tap.ok(said in r.stderr and "without a sandbox" in r.stderr,
+           "which is said", r.stderr)
+    off = write(HEAD + "openenvd: {enabled: false}\n")
+    for args in (["--workspace", "assets"], ["--uid", "300000"],
+                 ["--gid", "3000"], ["-g", "error_log stderr;"],
+                 ["--asset-root", "assets"], ["--timeout", "3"],
+                 ["--factory", "a:b"], ["--action-class", "a:b"]):
+        r = run("--manifest", off, "--python", f_.name, *args)
+        tap.ok(r.returncode == 1 and not r.stdout and
+               f"sallyport: {args[0]} has no effect" in r.stderr and
+               f"or no {args[0]}\n" in r.stderr,
+               f"{args[0]} would have no effect", r.stdout + r.stderr)
+    r = run("--manifest", off, "-t", "--python", f_.name)
+    tap.ok(said in r.stderr, "-t says so, too", r.stdout + r.stderr)
+    r = run("--manifest", write(HEAD + "openenvd: {enabled: true}\n"), "-t",
+            "--python", f_.name, "--workspace", "assets")
+    tap.ok("no openenvd" not in r.stderr, "of one that is enabled nothing",
+           r.stderr)
+    path = write(HEAD)
     r = run("-m", path)
     tap.ok(r.stdout.startswith("# openenvd.enabled is not true"),
            "-m says that it is not enabled")

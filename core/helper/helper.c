@@ -328,7 +328,8 @@ helper_with_conf(struct cli *cli, bool privileged)
 	src.privileged = privileged;
 	if (cli->is_proxy)
 		complain_about_proxy(&cli->proxy);
-	if (cli->is_manifest && cli->action == CLI_RUN &&
+	if (cli->is_manifest &&
+	    (cli->action == CLI_RUN || cli->action == CLI_CHECK) &&
 	    manifestcmd_app(&cli->manifest) != SP_OK)
 		return 1;
 	if (load_conf(&l, &src) == SP_OK) {

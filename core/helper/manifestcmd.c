@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "conf/conf_env.h"
@@ -275,6 +276,21 @@ take_option(struct manifestcmd *c, int opt)
 	}
 }
 
+/* What an app that runs as it is has nothing to do with. */
+static const char *
+boxed_name(int opt)
+{
+	const struct option *o;
+
+	if (opt == 'g')
+		return "-g";
+	for (o = options; o->name != NULL; o++)
+		if (o->val == opt && opt != OPT_MANIFEST && opt != OPT_HOST &&
+		    opt != OPT_PORT && opt != OPT_PYTHON && opt != 'h')
+			return o->name;
+	return NULL;
+}
+
 /* A venv that is active, else the system's. */
 static int
 default_python(struct manifestcmd *c)
@@ -368,8 +384,11 @@ manifestcmd_parse(struct manifestcmd *c, int argc, char **argv)
 	begin(c);
 	optind = 0;
 	while (rc == SP_OK &&
-	    (opt = getopt_long(argc, argv, "+m:tTg:h", options, NULL)) != -1)
+	    (opt = getopt_long(argc, argv, "+m:tTg:h", options, NULL)) != -1) {
 		rc = take_option(c, opt);
+		if (boxed_name(opt) != NULL)
+			c->boxed = boxed_name(opt);
+	}
 	if (rc == SP_OK && optind < argc)
 		rc = bad("the command line", argv[optind], "flags alone");
 	if (rc == SP_OK && c->path == NULL)
@@ -499,6 +518,12 @@ become(const struct manifestcmd *c, const struct manifest *m)
 	return rc;
 }
 
+static const char *
+dashes(const char *flag)
+{
+	return flag[0] == '-' ? "" : "--";
+}
+
 int
 manifestcmd_app(const struct manifestcmd *c)
 {
@@ -514,8 +539,20 @@ manifestcmd_app(const struct manifestcmd *c)
 		    "\"app\" to run; expected one of them\n",
 		    c->path);
 		rc = SP_E_CONF;
+	} else if (!m.enabled && c->boxed != NULL) {
+		fprintf(stderr,
+		    "sallyport: %s%s has no effect: %s has no openenvd with "
+		    "\"enabled: true\", and its app would run as it is, "
+		    "without a sandbox; expected that, or no %s%s\n",
+		    dashes(c->boxed), c->boxed, c->path, dashes(c->boxed),
+		    c->boxed);
+		rc = SP_E_CONF;
 	} else if (!m.enabled) {
-		rc = become(c, &m);
+		log_warn("%s has no openenvd with \"enabled: true\": its app "
+			 "runs as it is%s, without a sandbox, doors or a trace",
+		    c->path, geteuid() == 0 ? ", as root" : "");
+		if (c->what == MANIFESTCMD_RUN)
+			rc = become(c, &m);
 	}
 	buf_clear(&err);
 	manifest_clear(&m);

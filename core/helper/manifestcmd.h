@@ -26,6 +26,7 @@ struct manifestcmd {
 	char *dir, *python, *bootstrap, *workspace, *asset_root;
 	struct pyhome pyhome;
 	bool has_port;
+	const char *boxed; /* the last flag that no bare app heeds; NULL */
 };
 
 /* Whether these arguments are about a manifest. */
@@ -53,8 +54,9 @@ int manifestcmd_inner(const char *path, struct buf *out,
 /* -m: the exit status. */
 int manifestcmd_print(const struct manifestcmd *c) must_check;
 /*
- * Where openenvd is not enabled: becomes the app.  Returns only when it is
- * enabled (0), or the app cannot be run (SP_E_* after a complaint).
+ * Where openenvd is not enabled: becomes the app, which is logged; with -t it
+ * is but logged that it would.  Returns only when it is enabled or checked (0),
+ * or the app cannot be run so (SP_E_* after a complaint).
  */
 int manifestcmd_app(const struct manifestcmd *c) must_check;
 
