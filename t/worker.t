@@ -35,6 +35,8 @@ ENVIRONMENTS = {
                        "small_env:Action"),
     "broken": FRAMES % (BOOTSTRAP, "small_env:broken", "small_env:Action"),
     "none": "",
+    "judged": "assets {gone}/private { oracle o.sh; }",
+    "shapes": "worker stdio /usr/bin/python3 {f}/mcp.py shapes;",
     "local": "enforcement local; worker stdio /usr/bin/python3 {f}/mcp.py;",
     # the worker's keeper is the second one there
     "local-two": "enforcement local; worker stdio /usr/bin/python3 {f}/mcp.py;"
@@ -62,6 +64,13 @@ class Daemon(gate.Gate):
         gone = self.gone.name
         os.chmod(gone, 0o755)
         shutil.copy("/bin/true", os.path.join(gone, "worker"))
+        os.mkdir(os.path.join(gone, "private"), 0o700)
+        with open(os.path.join(gone, "private", "o.sh"), "w",
+                  encoding="utf-8") as f:
+            f.write("#!/bin/sh\nfor i in $(seq 0 99); do\n"
+                    "  echo line $i of many that an oracle writes >&2\n"
+                    "done\n")
+        os.chmod(f.name, 0o755)
         for i, (name, worker) in enumerate(ENVIRONMENTS.items()):
             seen = f" {gone}" if name == "nowhere" else ""
             text += (f"environment {name} {{\n  episodes 1; workspace_size 64m;\n"
@@ -295,7 +304,11 @@ def checked(d):
     tap.ok(b"standard error:" in out and b"| no licence found" in out,
            "with the end of its standard error", out)
     rc, out, err = d.ctl("env", "check", "no-such")
-    tap.ok(rc == 1 and b"no-such" in out, "of none", out + err)
+    lines = out.decode().splitlines()
+    tap.ok(rc == 1 and not err and len(lines) == 4 and
+           lines[1].startswith("  sandbox  FAILED") and
+           "no environment of that name" in lines[2] and lines[3] == "1 of these failed",
+           "of none, each on a line of its own", out + err)
     rc, out, err = d.ctl("env", "check", "none")
     tap.ok(rc == 0 and b"has no worker" in out, "of one without a worker",
            out + err)
@@ -315,6 +328,10 @@ def checked(d):
     rc, out, err = d.ctl("env", "check", "--json", "no-such")
     tap.eq((rc, [json.loads(x).get("outcome") for x in out.splitlines()]),
            (1, ["failed", None]), "and of none")
+    tap.ok("no environment" in json.loads(out.splitlines()[0])["detail"],
+           "with what was wrong", out)
+    shapes(d)
+    judged(d)
     rc, out, err = d.ctl("guarantees", "--json")
     got = {x["environment"]: x["guarantees"] for x in json.loads(out)}
     tap.ok(rc == 0 and any(
@@ -324,6 +341,53 @@ def checked(d):
         "guarantees, also as JSON", out + err)
     for args in (["check"], ["look", "x"], ["check", "--step", "{", "x"]):
         tap.eq(d.ctl("env", *args)[0], 2, "usage: env " + " ".join(args))
+
+
+def shapes(d):
+    """What no client can make a result of is no result that works."""
+    rc, out, err = d.ctl("env", "check", "--step", '{"foo": 1}', "shapes")
+    tap.ok(rc == 1 and b"2 of these failed" in out and
+           b"observation is a text; expected an object. reward is a text; "
+           b"expected a number or null. done is null; expected true or false"
+           in out and b'| {"observation":"text"' in out.replace(b": ", b":"),
+           "a reset that no client understands", out + err)
+    tap.ok(b"observation is missing; expected an object. reward is missing; "
+           b"expected a number or null. done is missing" in out,
+           "a step that says something else", out)
+    for step, wrong in (
+            ('{"observation": {}, "reward": null, "done": true}', None),
+            ('{"observation": {}, "reward": -1.5, "done": false}', None),
+            ('{"observation": {}, "reward": true, "done": false}', None),
+            ('{"observation": {}, "reward": [1], "done": false}',
+             "reward is a list; expected a number or null"),
+            ('{"observation": null, "reward": 1, "done": true}',
+             "observation is null; expected an object"),
+            ('{"observation": {}, "reward": 1, "done": "yes"}',
+             "done is a text; expected true or false")):
+        rc, out, err = d.ctl("env", "check", "--json", "--step", step,
+                             "shapes")
+        got = next(x for x in map(json.loads, out.splitlines())
+                   if x.get("step") == "step")
+        tap.ok(rc == 1 and (
+            (got["outcome"], json.loads(got["detail"])) ==
+            ("ok", json.loads(step)) if wrong is None else
+            (got["outcome"], got["detail"]) == ("failed", wrong)),
+            f"a step that gives {step}", out + err)
+
+
+def judged(d):
+    """What an oracle wrote is cut in its line, and its end follows."""
+    rc, out, err = d.ctl("env", "check", "judged")
+    title = out.find(b"            the oracle's standard error:\n")
+    tap.ok(rc == 0 and title >= 0 and
+           b"| line 99 of many" in out[title:] and
+           b"standard output" not in out,
+           "the end of an oracle's standard error", out + err)
+    rc, out, err = d.ctl("env", "check", "--json", "judged")
+    got = next(x for x in map(json.loads, out.splitlines())
+               if x.get("step") == "oracle")
+    tap.ok("line 0 " in got["detail"] and "line 99 " in got["detail"],
+           "all of it is in the lines of JSON", out + err)
 
 
 def local(d):

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "ctl/ctl_env.h"
-#include "ctl/ctl_episodes.h"
 #include "ctl/ctl_http.h"
 #include "ctl/ctl_record.h"
 #include "ctl/ctl_socket.h"
@@ -104,6 +103,20 @@ end_line(struct check *c, const char *how, struct view detail)
 	(void)fflush(stdout);
 }
 
+static void
+fail_line(struct check *c, struct view text)
+{
+	c->failed++;
+	if (c->json) {
+		end_line(c, "failed", text);
+		return;
+	}
+	end_line(c, "FAILED", VIEW_NONE);
+	(void)printf("            ");
+	ctl_text_print(stdout, text, NULL);
+	(void)putchar('\n');
+}
+
 /* The daemon's own words, or why there are none. */
 static void
 say_failed(struct check *c)
@@ -111,17 +124,9 @@ say_failed(struct check *c)
 	struct buf text = BUF_INIT(ANSWER_MAX);
 	struct view v = ctl_record_get(buf_view(&c->out), VIEW("error"));
 
-	c->failed++;
 	if (ctl_record_string(ctl_record_get(v, VIEW("message")), &text) != 0)
 		(void)!buf_add_view(&text, buf_view(&c->out));
-	if (c->json) {
-		end_line(c, "failed", buf_view(&text));
-	} else {
-		end_line(c, "FAILED", VIEW_NONE);
-		(void)printf("            ");
-		ctl_text_print(stdout, buf_view(&text), NULL);
-		(void)putchar('\n');
-	}
+	fail_line(c, buf_view(&text));
 	buf_clear(&text);
 }
 
@@ -137,7 +142,7 @@ request(struct check *c, const char *method, const char *what, struct view body)
 		.method = method,
 		.body = body,
 		.patient = true };
-	const char *why = "expected the control socket";
+	const char *why = "expected an absolute path of the control socket";
 	int rc;
 
 	buf_reset(&c->out, 0);
@@ -148,13 +153,17 @@ request(struct check *c, const char *method, const char *what, struct view body)
 	if (rc == SP_OK)
 		rc = buf_add_char(&rest, '\0');
 	p.rest = buf_view(&rest).p;
+	if (rc == SP_OK && p.url == NULL)
+		rc = SP_E_ARG;
 	if (rc == SP_OK)
 		rc = ctl_http_ask(&p, &c->out, &c->status, &why);
 	buf_clear(&rest);
 	if (rc != SP_OK) {
 		c->lost = true;
 		buf_reset(&c->out, 0);
-		(void)!buf_printf(&c->out, "%s: %s", why, err_str(rc));
+		(void)!buf_printf(&c->out, "%s: %s: %s",
+		    p.url != NULL ? p.url : "the control socket", why,
+		    err_str(rc));
 		c->status = 0;
 	}
 	return c->status >= 200 && c->status < 300;
@@ -201,26 +210,33 @@ tail_of(struct view v)
 }
 
 static void
-say_tail(const struct check *c, struct view rest)
+print_tail(const char *whose, struct view rest)
 {
-	struct buf b = BUF_INIT(ANSWER_MAX);
 	struct view line;
-	struct jwrite w;
 
-	if (c->json) {
-		json_begin(c, &w, &b);
-		jwrite_key(&w, "stderr");
-		jwrite_string(&w, rest);
-		json_end(&w, &b);
-		return;
-	}
-	(void)printf("            the worker's standard error%s\n",
+	(void)printf("            the %s%s\n", whose,
 	    rest.n > 0 ? ":" : " is empty");
 	while (rest.n > 0 && view_split(&rest, '\n', &line)) {
 		(void)printf("            | ");
 		ctl_text_print(stdout, line, NULL);
 		(void)putchar('\n');
 	}
+}
+
+static void
+say_tail(const struct check *c, struct view rest)
+{
+	struct buf b = BUF_INIT(ANSWER_MAX);
+	struct jwrite w;
+
+	if (!c->json) {
+		print_tail("worker's standard error", rest);
+		return;
+	}
+	json_begin(c, &w, &b);
+	jwrite_key(&w, "stderr");
+	jwrite_string(&w, rest);
+	json_end(&w, &b);
 }
 
 /* One that lives has refused, which is no matter of its standard error. */
@@ -257,35 +273,120 @@ is_code(const struct check *c, struct view code)
 static bool
 create(struct check *c, const char *name)
 {
-	struct buf out = BUF_INIT(ANSWER_MAX);
-	bool good;
+	struct buf b = BUF_INIT(REST_MAX);
+	struct jwrite w;
+	bool good = false;
 
 	begin_line(c, "sandbox");
-	good = ctl_episodes_create(name, NULL, &out) == 0 &&
-	    ctl_record_string(ctl_record_get(buf_view(&out), VIEW("id")),
-		&c->id) == 0;
+	jwrite_init(&w, &b);
+	jwrite_object(&w);
+	jwrite_key(&w, "environment");
+	jwrite_cstr(&w, name);
+	jwrite_end_object(&w);
+	if (jwrite_finish(&w) == SP_OK)
+		good = request(c, "POST", "", buf_view(&b)) &&
+		    ctl_record_string(ctl_record_get(buf_view(&c->out),
+					  VIEW("id")),
+			&c->id) == 0;
 	if (good) {
 		end_line(c, "ok", buf_view(&c->id));
 		good = buf_add_char(&c->id, '\0') == SP_OK;
 	} else {
-		c->failed++; /* which has been said */
-		if (c->json)
-			end_line(c, "failed", VIEW_NONE);
+		say_failed(c);
 	}
-	buf_clear(&out);
+	buf_clear(&b);
 	return good;
 }
 
-static void
-say_worker(struct check *c, const char *what, const char *op, const char *data)
+static const char *
+kind_of(struct view v)
 {
+	switch (v.n > 0 ? v.p[0] : 0) {
+	case 0:
+		return "missing";
+	case '{':
+		return "an object";
+	case '[':
+		return "a list";
+	case '"':
+		return "a text";
+	case 't':
+	case 'f':
+		return "a boolean";
+	case 'n':
+		return "null";
+	default:
+		return "a number";
+	}
+}
+
+/*
+ * What clients of OpenEnv make a result of: sallyport.conf(5), WORKERS.  Its
+ * reward may be a boolean, too.
+ */
+static int
+put_wrong(struct view result, struct buf *out)
+{
+	static const struct {
+		const char *name, *kinds, *expected;
+	} rows[] = {
+		{ "observation", "{", "an object" },
+		{ "reward", "-0123456789ntf", "a number or null" },
+		{ "done", "tf", "true or false" },
+	};
+	size_t i;
+	int rc = SP_OK;
+
+	if (result.n == 0 || result.p[0] != '{')
+		return buf_printf(out,
+		    "the result is %s; expected an object with observation, "
+		    "reward and done",
+		    kind_of(result));
+	for (i = 0; i < sizeof(rows) / sizeof(*rows) && rc == SP_OK; i++) {
+		struct view v = ctl_record_get(result, view_str(rows[i].name));
+
+		if (v.n == 0 || strchr(rows[i].kinds, v.p[0]) == NULL)
+			rc = buf_printf(out, "%s%s is %s; expected %s",
+			    buf_len(out) > 0 ? ". " : "", rows[i].name,
+			    kind_of(v), rows[i].expected);
+	}
+	return rc;
+}
+
+/* A result of reset or step, and the answer to it when something is wrong. */
+static void
+say_result(struct check *c, struct view result)
+{
+	struct buf wrong = BUF_INIT(REST_MAX);
+
+	if (put_wrong(result, &wrong) != SP_OK || buf_len(&wrong) == 0) {
+		end_line(c, "ok", result);
+	} else {
+		fail_line(c, buf_view(&wrong));
+		if (!c->json)
+			print_tail("worker's answer",
+			    view_sub(result, 0, TAIL_MAX));
+	}
+	buf_clear(&wrong);
+}
+
+static void
+ask_state(struct check *c)
+{
+	struct buf wrong = BUF_INIT(REST_MAX);
 	struct view v;
 
-	begin_line(c, what);
-	if (ask_worker(c, op, data, &v))
-		end_line(c, "ok", v);
-	else
+	begin_line(c, "state");
+	if (!ask_worker(c, "state", NULL, &v)) {
 		say_worker_failed(c);
+	} else if (v.n > 0 && v.p[0] == '{') {
+		end_line(c, "ok", v);
+	} else {
+		(void)!buf_printf(&wrong,
+		    "the result is %s; expected an object", kind_of(v));
+		fail_line(c, buf_view(&wrong));
+	}
+	buf_clear(&wrong);
 }
 
 /* Names of the tools in a JSON-RPC answer. */
@@ -340,7 +441,7 @@ take_step(struct check *c)
 	begin_line(c, "step");
 	if (ask_worker(c, "step",
 		c->step != NULL ? c->step : "{\"type\":\"list_tools\"}", &v))
-		end_line(c, "ok", v);
+		say_result(c, v);
 	else if (c->step == NULL && is_code(c, VIEW("worker_error")))
 		end_line(c, "refused",
 		    VIEW("{\"type\":\"list_tools\"}; --step names an action"));
@@ -348,16 +449,35 @@ take_step(struct check *c)
 		say_failed(c);
 }
 
+/* Its line is cut: what it wrote, or the end of that. */
+static void
+print_wrote(const struct check *c, const char *name, const char *whose)
+{
+	struct view all = buf_view(&c->out);
+	struct buf text = BUF_INIT(ANSWER_MAX);
+
+	if (ctl_record_string(ctl_record_get(all, view_str(name)), &text) ==
+		SP_OK &&
+	    buf_len(&text) > 0)
+		print_tail(whose, tail_of(buf_view(&text)));
+	buf_clear(&text);
+}
+
 static void
 run_oracle(struct check *c)
 {
 	begin_line(c, "oracle");
-	if (request(c, "POST", "/grade", VIEW("{}")))
+	if (request(c, "POST", "/grade", VIEW("{}"))) {
 		end_line(c, "ok", buf_view(&c->out));
-	else if (c->status == 404)
+		if (!c->json && buf_len(&c->out) > SHOWN_MAX) {
+			print_wrote(c, "stdout", "oracle's standard output");
+			print_wrote(c, "stderr", "oracle's standard error");
+		}
+	} else if (c->status == 404) {
 		end_line(c, "none", VIEW_NONE);
-	else
+	} else {
 		say_failed(c);
+	}
 }
 
 static void
@@ -416,9 +536,9 @@ try_worker(struct check *c)
 			say_worker_failed(c);
 		return;
 	}
-	end_line(c, "ok", v);
+	say_result(c, v);
 	list_tools(c);
-	say_worker(c, "state", "state", NULL);
+	ask_state(c);
 	take_step(c);
 }
 
