@@ -253,6 +253,11 @@ def honest(d):
     rc, _, err = d.grade(me, "bad")
     tap.ok(rc == 125 and b"/no/such/program" not in b"" and b"500" in err,
            "what is not there to be run is told", err)
+    d.asset("oracle.sh", "#!/no/such/sh\necho graded\n")
+    rc, _, err = d.grade(me)
+    tap.ok(rc == 125 and b"/openenvd/assets/oracle.sh: its #! names "
+           b"/no/such/sh: No such file or directory" in err,
+           "it is the interpreter that is not there", err)
     d.asset("oracle.sh", ORACLE, 0o600)
     rc, _, err = d.grade(me)
     tap.ok(rc == 125 and b"oracle.sh" in err and b"chmod u+x" in err,

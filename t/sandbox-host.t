@@ -198,10 +198,31 @@ def programs(tmp):
                    f"is a link to {out}/seen/../hidden/python: No such file"
                    in lines[0] and "add the folder" in lines[0] and
                    f'process "app" cannot be started inside: {out}/seen/app: '
-                   f"{out}/hidden/python: No such file" in lines[1] and
+                   f"its #! names {out}/hidden/python: No such file" in lines[1] and
                    "user may execute" in lines[2],
                    "programs that are not there are named",
                    (r.returncode, r.stderr))
+        os.mkdir(os.path.join(out, "private"), 0o700)
+        for name, first in (("oracle", "/no/such/sh -e"), ("rubric", "/x"),
+                            ("own", "/openenvd/assets/rubric"),
+                            ("fine", f"  {out}/hidden/python")):
+            with open(os.path.join(out, "private", name), "w",
+                      encoding="utf-8") as f:
+                f.write(f"#!{first}\n")
+            os.chmod(f.name, 0o755)
+        assets = f"episodes 1; assets {out}/private {{ %s }}"
+        for beside in ("", "process p { trust workload; command /bin/true; }",
+                       "worker stdio /bin/true;"):
+            refused(tmp, f"an oracle's interpreter, {beside}",
+                    'asset "oracle" cannot be run: oracle: its #! names '
+                    "/no/such/sh: No such file or directory; expected a "
+                    "program beneath a path of read_only",
+                    assets % "oracle oracle; x rubric;" + beside,
+                    box=box + ";")
+        r = start(tmp, assets % "oracle fine; own own;" +
+                  "process q { trust privileged; asset own; }",
+                  box=f"{box} {out}/hidden;")
+        tap.ok(r.returncode == 0, "interpreters that are there", r.stderr)
         r = start(tmp, more, box=f"{box} {out}/hidden;")
         tap.ok(r.returncode == 0, "and taken where they can be started",
                r.stderr)

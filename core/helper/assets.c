@@ -35,9 +35,8 @@ assets_find(const struct conf_environment *env, struct view kind)
 	return NULL;
 }
 
-/* Whether something runs the file itself. */
-static bool
-is_run(const struct conf_environment *env, const struct conf_env_asset *a)
+bool
+assets_run(const struct conf_environment *env, const struct conf_env_asset *a)
 {
 	size_t i;
 
@@ -216,7 +215,7 @@ assets_open(const struct conf_environment *env, int *out)
 		const struct conf_env_asset *a = &env->asset[i];
 
 		buf_truncate(&why, 0);
-		one = assets_check(env, *out, a, is_run(env, a), &why);
+		one = assets_check(env, *out, a, assets_run(env, a), &why);
 		if (one == SP_E_CONF)
 			complain("%s:%u: %.*s", a->pos.file, a->pos.line,
 			    VIEW_ARG(buf_view(&why)));
@@ -268,13 +267,13 @@ is_plain(struct view name)
 }
 
 static int
-read_into(const struct assets_read *r, struct buf *text)
+open_regular(int dir, const char *name, int *fd)
 {
 	struct stat st;
-	int at = -1, fd = -1, rc;
+	int at = -1, rc;
 	char link[40];
 
-	rc = fd_open_beneath(r->dir, r->name, O_PATH | O_NOFOLLOW, 0, &at);
+	rc = fd_open_beneath(dir, name, O_PATH | O_NOFOLLOW, 0, &at);
 	if (rc == SP_OK && fstat(at, &st) != 0)
 		rc = err_from_errno(errno);
 	if (rc == SP_OK && S_ISLNK(st.st_mode))
@@ -283,12 +282,49 @@ read_into(const struct assets_read *r, struct buf *text)
 		rc = SP_E_STATE;
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
 	if (rc == SP_OK) {
-		fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		rc = fd < 0 ? err_from_errno(errno) : fd_read_all(fd, text);
+		*fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		rc = *fd < 0 ? err_from_errno(errno) : SP_OK;
 	}
-	fd_close(&fd);
 	fd_close(&at);
 	return rc;
+}
+
+static int
+read_into(const struct assets_read *r, struct buf *text)
+{
+	int fd = -1, rc = open_regular(r->dir, r->name, &fd);
+
+	if (rc == SP_OK)
+		rc = fd_read_all(fd, text);
+	fd_close(&fd);
+	return rc;
+}
+
+/* As run_probe() does of a program inside; the kernel reads as much. */
+struct view
+assets_interpreter(const struct conf_environment *env,
+    const struct conf_env_asset *a, char head[ASSETS_HEAD])
+{
+	char *dir_name = mem_strndup(env->assets.p, env->assets.n);
+	char *name = mem_strndup(a->path.p, a->path.n), *at;
+	int dir = -1, fd = -1;
+	ssize_t n = 0;
+
+	if (dir_name != NULL && name != NULL)
+		dir = open(dir_name,
+		    O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir >= 0 && open_regular(dir, name, &fd) == SP_OK)
+		n = read(fd, head, ASSETS_HEAD - 1);
+	fd_close(&fd);
+	fd_close(&dir);
+	mem_free(dir_name);
+	mem_free(name);
+	head[n > 0 ? n : 0] = '\0';
+	if (strncmp(head, "#!", 2) != 0)
+		return VIEW_NONE;
+	at = head + 2 + strspn(head + 2, " \t");
+	at[strcspn(at, " \t\n")] = '\0';
+	return at[0] == '/' ? view_str(at) : VIEW_NONE;
 }
 
 /* In the child. */

@@ -7,7 +7,10 @@
 #include "ipc/sandbox_msg.h"
 #include "os/poller.h"
 
-enum { ASSETS_READ_MAX = 1024 * 1024 }; /* bytes of one */
+enum {
+	ASSETS_READ_MAX = 1024 * 1024, /* bytes of one */
+	ASSETS_HEAD = 256 + 1, /* of a script, with a NUL */
+};
 
 /* Where they are inside an oracle's sandbox; a slash and the file follow. */
 extern const char assets_inside[];
@@ -30,6 +33,17 @@ const struct conf_env_asset *assets_find(const struct conf_environment *env,
  */
 int assets_check(const struct conf_environment *env, int dir,
     const struct conf_env_asset *a, bool run, struct buf *why) must_check;
+
+/* Whether something runs the file itself. */
+bool assets_run(const struct conf_environment *env,
+    const struct conf_env_asset *a);
+/*
+ * What a script names behind "#!", an absolute path in head; empty: it is no
+ * script, or cannot be read.
+ * Context: helper; a regular file of the directory that is root's alone.
+ */
+struct view assets_interpreter(const struct conf_environment *env,
+    const struct conf_env_asset *a, char head[ASSETS_HEAD]);
 
 /* The path behind "/openenvd/assets/", or an empty view: it is none of these. */
 struct view assets_path(struct view path);

@@ -14,7 +14,17 @@ enum { PROGRAMS_RUN_MAX = 16 * 1024 };
 static const struct conf_env_process *
 process_at(const struct programs *t)
 {
-	return t->at > 0 ? &t->env->processes[t->at - 1] : NULL;
+	return t->at > 0 && t->at <= t->env->processes_n
+	    ? &t->env->processes[t->at - 1]
+	    : NULL;
+}
+
+static const struct conf_env_asset *
+asset_at(const struct programs *t)
+{
+	return t->at > t->env->processes_n
+	    ? &t->env->asset[t->at - t->env->processes_n - 1]
+	    : NULL;
 }
 
 /* What a grader's assets hold is not in a workload's sandbox. */
@@ -26,7 +36,28 @@ program_at(const struct programs *t)
 	    p != NULL ? &p->command : &t->env->worker_command;
 	struct view v = l->n > 0 ? l->v[0] : VIEW_NONE;
 
+	if (asset_at(t) != NULL)
+		v = t->script;
 	return assets_path(v).n > 0 ? VIEW_NONE : v;
+}
+
+/* An oracle's sandbox shows what the others do: the first one will tell. */
+static uint8_t
+side_at(const struct programs *t)
+{
+	if (asset_at(t) != NULL)
+		return t->slot->keepers[0].side;
+	return t->at == 0 ? SANDBOX_WORKER : SANDBOX_AGENT;
+}
+
+static void
+read_asset(struct programs *t)
+{
+	const struct conf_env_asset *a = asset_at(t);
+
+	t->script = VIEW_NONE;
+	if (a != NULL && assets_run(t->env, a))
+		t->script = assets_interpreter(t->env, a, t->head);
 }
 
 static int
@@ -42,9 +73,7 @@ probe(struct programs *t, struct view program)
 	if (rc == SP_OK)
 		rc = fd_sealed("run", buf_view(&text).p, buf_len(&text), &fd);
 	if (rc == SP_OK)
-		rc = slot_run(t->slot,
-		    t->at == 0 ? SANDBOX_WORKER : SANDBOX_AGENT,
-		    (uint32_t)t->at + 1, fd);
+		rc = slot_run(t->slot, side_at(t), (uint32_t)t->at + 1, fd);
 	buf_clear(&text);
 	return rc;
 }
@@ -55,7 +84,8 @@ go_on(struct programs *t)
 	struct view program;
 	int rc;
 
-	for (; t->at <= t->env->processes_n; t->at++) {
+	for (; t->at <= t->env->processes_n + t->env->asset_n; t->at++) {
+		read_asset(t);
 		program = program_at(t);
 		if (program.n == 0)
 			continue;
@@ -101,6 +131,20 @@ remedy(const struct programs *t, unsigned stage, uint32_t en)
 }
 
 static void
+missing_of_asset(struct programs *t, unsigned stage, uint32_t en,
+    struct view what)
+{
+	const struct conf_env_asset *a = asset_at(t);
+
+	complain("%s:%u: environment \"%.*s\": asset \"%.*s\" cannot be run: "
+		 "%.*s: its #! names %.*s: %s; expected %s",
+	    a->pos.file, a->pos.line, VIEW_ARG(t->env->name), VIEW_ARG(a->kind),
+	    VIEW_ARG(a->path), VIEW_ARG(what), strerror((int)en),
+	    remedy(t, stage, en));
+	t->rc = SP_E_CONF;
+}
+
+static void
 missing(struct programs *t, unsigned stage, uint32_t en, struct view what)
 {
 	const struct conf_env_process *p = process_at(t);
@@ -136,7 +180,9 @@ programs_heard(struct programs *t, const struct channel_msg *m,
 	what = wire_bytes(&w);
 	if (wire_done(&w) != SP_OK)
 		return SP_E_PROTO;
-	if (stage != SANDBOX_STAGE_EXEC || en != 0)
+	if ((stage != SANDBOX_STAGE_EXEC || en != 0) && asset_at(t) != NULL)
+		missing_of_asset(t, stage, en, what);
+	else if (stage != SANDBOX_STAGE_EXEC || en != 0)
 		missing(t, stage, en, what);
 	t->at++;
 	return go_on(t);

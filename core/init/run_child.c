@@ -223,6 +223,17 @@ join_cgroup_namespace(const struct sbox *b, struct sbox_why *w)
 	return rc;
 }
 
+/* ENOENT of a file that is there: its interpreter is not. */
+static void
+not_run(const char *path, int en, struct sbox_why *w)
+{
+	w->en = 0;
+	if (en == ENOENT && path[0] == '/')
+		run_probe(w, path);
+	if (w->en == 0)
+		(void)sbox_why_errno(w, en, "%s", path);
+}
+
 static void __attribute__((noreturn))
 process(const struct run_child *c, struct sbox_why *w)
 {
@@ -263,7 +274,7 @@ process(const struct run_child *c, struct sbox_why *w)
 	} else if (rc == SP_OK) {
 		environ = c->env->env;
 		(void)execvp(c->env->argv[0], c->env->argv);
-		(void)sbox_why_errno(w, errno, "%s", c->env->argv[0]);
+		not_run(c->env->argv[0], errno, w);
 	}
 	give_up(CHILD_SOCK, w);
 }

@@ -32,9 +32,11 @@ follow(char path[SANDBOX_MSG_PATH_MAX + 1])
 	return true;
 }
 
+/* script: the one that names it, or NULL. */
 static bool
-there(struct sbox_why *w, const char *path)
+there(struct sbox_why *w, const char *script, const char *path)
 {
+	const char *names = script != NULL ? ": its #! names " : "";
 	char at[SANDBOX_MSG_PATH_MAX + 1];
 	struct stat st;
 	int en = 0, i;
@@ -48,10 +50,13 @@ there(struct sbox_why *w, const char *path)
 	(void)snprintf(at, sizeof(at), "%s", path);
 	for (i = 0; i < PROBE_LINKS_MAX && follow(at); i++)
 		continue;
+	if (script == NULL)
+		script = "";
 	if (i > 0)
-		(void)sbox_why_errno(w, en, "%s is a link to %s", path, at);
+		(void)sbox_why_errno(w, en, "%s%s%s is a link to %s", script,
+		    names, path, at);
 	else
-		(void)sbox_why_errno(w, en, "%s", path);
+		(void)sbox_why_errno(w, en, "%s%s%s", script, names, path);
 	return false;
 }
 
@@ -64,7 +69,7 @@ run_probe(struct sbox_why *w, const char *path)
 
 	w->en = 0;
 	w->what[0] = '\0';
-	if (!there(w, path))
+	if (!there(w, NULL, path))
 		return;
 	/* one that can be run and not be read is no script */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -77,5 +82,6 @@ run_probe(struct sbox_why *w, const char *path)
 		return;
 	name = head + 2 + strspn(head + 2, " \t");
 	name[strcspn(name, " \t\n")] = '\0';
-	(void)there(w, name);
+	if (name[0] == '/')
+		(void)there(w, path, name);
 }
