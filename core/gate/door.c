@@ -129,14 +129,21 @@ door_episode_only(struct gate_request *r, const struct conf_environment *env,
     struct episode **out)
 {
 	size_t n = door_count(gate_episodes(r->gate), env, out);
+	bool known = r->location->token != NULL || r->orchestrator;
 	struct view key;
 
 	if (n == 1)
 		return GATE_PASS;
+	if (n == 0 && !known &&
+	    session_key(&r->x->request.fields, &key) == SP_OK && key.p != NULL)
+		return gate_deny(r, 503, "no_episode",
+		    "there is no episode: an orchestrator's reset makes one, "
+		    "and the key or token that came is not that of an "
+		    "orchestrator of this environment");
 	if (n == 0)
 		return gate_deny(r, 503, "no_episode",
 		    "there is no episode: an orchestrator's reset makes one");
-	if (r->location->token != NULL || r->orchestrator)
+	if (known)
 		return gate_deny(r, 400, "episode_needed",
 		    "there are several episodes: name one with X-Episode-Id or "
 		    "?episode=");

@@ -405,7 +405,11 @@ http_session(struct mcp_client *c, enum gate_verdict *v)
 
 	if (id.p == NULL) {
 		*v = http_fail(c, 400, JRPC_SERVER_ERROR,
-		    "Bad Request: Mcp-Session-Id header is required");
+		    c->how == MCP_STREAM
+			? "Bad Request: Mcp-Session-Id header is required "
+			  "(this is Streamable HTTP: POST initialize first; "
+			  "the older HTTP+SSE transport is not spoken here)"
+			: "Bad Request: Mcp-Session-Id header is required");
 		return NULL;
 	}
 	s = mcp_session_find(c, id, false);

@@ -273,6 +273,10 @@ test_episode(void)
 {
 	begin();
 	helper();
+	ASK(503, "reset makes one\"", "none", .path = NULL);
+	ASK(503, "reset makes one, and the key or token that came is not that",
+	    "none, and a token that is nobody's", KEY("whatever"));
+	ASK(503, "reset makes one\"", "none, and the location's", TOKEN);
 	make("echo", "one", 1);
 	make("other", "two", 2);
 	ASK(200, "one", "the only one", .path = NULL);

@@ -244,7 +244,9 @@ test_spec_get(void)
 	initialize();
 	is(ask("GET", "/mcp", session, NULL), 406, "...-32000", "no Accept");
 	is(ask("GET", "/mcp", "accept: text/event-stream\n", NULL), 400,
-	    "...-32000", "no session");
+	    "...Bad Request: Mcp-Session-Id header is required (this is "
+	    "Streamable HTTP: POST initialize first; the older HTTP+SSE",
+	    "no session");
 	snprintf(fields, sizeof(fields), "%saccept: text/event-stream\n",
 	    session);
 	s = ask("GET", "/mcp", fields, NULL);
