@@ -98,6 +98,7 @@ struct episode_news {
 	struct view text;
 	const struct process *process; /* of the last but one */
 	uint8_t event; /* enum sandbox_event */
+	uint8_t side; /* enum sandbox_side, whose sandbox it is about */
 	uint64_t sequence;
 };
 struct episode_watch {

@@ -13,7 +13,7 @@
 #include "os/fd.h"
 
 enum {
-	EPISODE_EVENT_HEAD = 17, /* place, kind, sequence */
+	EPISODE_EVENT_HEAD = 18, /* place, kind, sequence, side */
 	EPISODE_WARM_MAX = 1000, /* environments with warm ones */
 };
 
@@ -443,7 +443,8 @@ heard_event(struct episode_set *s, struct channel_msg *m, struct wire *w)
 
 	n.event = wire_u8(w);
 	n.sequence = wire_u64(w);
-	if (w->bad)
+	n.side = wire_u8(w);
+	if (w->bad || n.side < SANDBOX_AGENT || n.side >= SANDBOX_SIDES)
 		return SP_E_PROTO;
 	/* what is behind them is the event's own, read where it is told */
 	n.text = view_from(m->body, EPISODE_EVENT_HEAD);

@@ -30,7 +30,7 @@ struct feed {
 	uint32_t resets_first; /* when the feed did */
 	uint64_t ends[FEED_COUNTS]; /* of count i at [i % FEED_COUNTS] */
 	bool fresh; /* something was added for those who wait */
-	struct feed_samples samples;
+	struct feed_samples samples[SANDBOX_SIDES];
 	uint64_t deny_second, denies, denies_lost;
 };
 
@@ -268,9 +268,9 @@ feed_of(const struct episode *ep)
 }
 
 struct feed_samples *
-feed_samples(struct feed *f)
+feed_samples(struct feed *f, unsigned side)
 {
-	return &f->samples;
+	return &f->samples[side < SANDBOX_SIDES ? side : 0];
 }
 
 /* What was not told becomes a gap as soon as there is time for one. */

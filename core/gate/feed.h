@@ -59,13 +59,16 @@ void feed_add_gap(struct feed *f, enum feed_type type, uint64_t lost,
  * were FEED_DENIES of them in this second; those are told as a gap.
  */
 bool feed_may_deny(struct feed *f);
-/* Who was there when processes were looked at last; empty after a reset. */
+/*
+ * Who was there when processes of a side, an enum sandbox_side, were looked at
+ * last; empty after a reset.
+ */
 struct feed_samples {
 	uint32_t pids[FEED_SAMPLES_MAX];
 	size_t n;
 	bool more; /* there were others */
 };
-struct feed_samples *feed_samples(struct feed *f);
+struct feed_samples *feed_samples(struct feed *f, unsigned side);
 /* How often its episode has been reset. */
 uint32_t feed_resets(const struct feed *f);
 /* The number that the next event will have. */

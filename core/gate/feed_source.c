@@ -126,7 +126,8 @@ tell_process(struct feed *f, const struct episode_news *n)
 /* ---- processes that were seen ----------------------------------------------- */
 
 static void
-tell_seen(struct feed *f, const char *kind, uint32_t pid, const char *name)
+tell_seen(struct feed *f, const char *kind, unsigned side, uint32_t pid,
+    const char *name)
 {
 	struct source s;
 
@@ -135,6 +136,7 @@ tell_seen(struct feed *f, const char *kind, uint32_t pid, const char *name)
 	put_str(&s, "kind", kind);
 	if (name != NULL)
 		put_str(&s, "name", name);
+	put_str(&s, "side", side_name(side));
 	jwrite_key(&s.w, "sampled");
 	jwrite_bool(&s.w, true);
 	source_end(&s);
@@ -227,9 +229,9 @@ read_sample(struct view text, struct seen *out, size_t max, size_t *used,
 }
 
 static void
-tell_sampled(struct episode *ep, struct view text)
+tell_sampled(struct episode *ep, unsigned side, struct view text)
 {
-	struct feed_samples *was = feed_samples(ep->feed);
+	struct feed_samples *was = feed_samples(ep->feed, side);
 	struct feed_samples now;
 	struct seen seen[FEED_SAMPLES_MAX];
 	uint64_t more;
@@ -245,11 +247,12 @@ tell_sampled(struct episode *ep, struct view text)
 			now.pids[now.n++] = seen[i].pid;
 	for (i = 0; i < was->n; i++)
 		if (!has_pid(now.pids, now.n, was->pids[i]))
-			tell_seen(ep->feed, "exit", was->pids[i], NULL);
+			tell_seen(ep->feed, "exit", side, was->pids[i], NULL);
 	for (i = 0; i < n; i++)
 		if (has_pid(now.pids, now.n, seen[i].pid) &&
 		    !has_pid(was->pids, was->n, seen[i].pid))
-			tell_seen(ep->feed, "spawn", seen[i].pid, seen[i].name);
+			tell_seen(ep->feed, "spawn", side, seen[i].pid,
+			    seen[i].name);
 	/* more than a sample holds: once, until they are fewer */
 	now.more = more > 0;
 	if (now.more && !was->more)
@@ -260,7 +263,7 @@ tell_sampled(struct episode *ep, struct view text)
 /* ---- samples ---------------------------------------------------------------- */
 
 static void
-tell_resources(struct feed *f, struct view body)
+tell_resources(struct feed *f, unsigned side, struct view body)
 {
 	struct source s;
 	struct wire w;
@@ -286,11 +289,12 @@ tell_resources(struct feed *f, struct view body)
 	jwrite_end_object(&s.w);
 	put_u64(&s, "disk_bytes", disk);
 	put_u64(&s, "processes", processes);
+	put_str(&s, "side", side_name(side));
 	source_end(&s);
 }
 
 static void
-tell_oom(struct feed *f, struct view body)
+tell_oom(struct feed *f, unsigned side, struct view body)
 {
 	struct source s;
 	struct wire w;
@@ -301,6 +305,7 @@ tell_oom(struct feed *f, struct view body)
 	put_u64(&s, "kills", wire_u32(&w));
 	if (wire_u8(&w) == 1)
 		put_str(&s, "of", "sockets");
+	put_str(&s, "side", side_name(side));
 	source_end(&s);
 }
 
@@ -311,13 +316,13 @@ tell_event(struct episode *ep, const struct episode_news *n)
 
 	switch (n->event) {
 	case SANDBOX_EVENT_SAMPLE:
-		tell_resources(ep->feed, n->text);
+		tell_resources(ep->feed, n->side, n->text);
 		break;
 	case SANDBOX_EVENT_PROCESS:
-		tell_sampled(ep, n->text);
+		tell_sampled(ep, n->side, n->text);
 		break;
 	case SANDBOX_EVENT_OOM:
-		tell_oom(ep->feed, n->text);
+		tell_oom(ep->feed, n->side, n->text);
 		break;
 	case SANDBOX_EVENT_GAP:
 		wire_init(&w, n->text);

@@ -507,6 +507,7 @@ keeper_oom(struct view event)
 	wire_init(&w, event);
 	(void)wire_u8(&w);
 	(void)wire_u64(&w);
+	(void)wire_u8(&w);
 	(void)wire_u32(&w);
 	return wire_u8(&w) == 1
 	    ? "its sandbox ran out of memory: its TCP sockets held more than "

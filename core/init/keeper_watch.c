@@ -77,7 +77,9 @@ begin_event(struct keeper *k, struct buf *b, enum sandbox_event kind)
 {
 	int rc = wire_put_u8(b, (uint8_t)kind);
 
-	return rc != SP_OK ? rc : wire_put_u64(b, ++k->event_seq);
+	if (rc == SP_OK)
+		rc = wire_put_u64(b, ++k->event_seq);
+	return rc == SP_OK ? wire_put_u8(b, k->spec.side) : rc;
 }
 
 static void

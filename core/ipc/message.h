@@ -186,8 +186,8 @@ enum message_type {
 	MESSAGE_KEEPER_EMPTY,
 	MESSAGE_KEEPER_STUCK, /* u32 processes left, bytes what; it tries on */
 	MESSAGE_KEEPER_GONE, /* empty: nothing is left */
-	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, then what
-				 that enum says */
+	MESSAGE_KEEPER_EVENT, /* u8 enum sandbox_event, u64 sequence, u8 enum
+				 sandbox_side, then what the first says */
 	MESSAGE_KEEPER_WATCH, /* fd SEQPACKET: sandbox_file_note; empty */
 	MESSAGE_KEEPER_CONNECTED, /* fd TCP socket, connected or on its way, when
 				     errno is 0; u32 request, u32 errno */

@@ -192,8 +192,8 @@ class Keeper:
             r.end, r.status, r.user_us, r.system_us, r.peak = \
                 end, status, u, s, peak
         elif kind == EVENT:
-            what, seq, = struct.unpack("<BQ", body[:9])
-            self.events.append((what, seq, body[9:]))
+            what, seq, _ = struct.unpack("<BQB", body[:10])
+            self.events.append((what, seq, body[10:]))
         elif kind == FAILED:
             stage, en, n = struct.unpack("<BII", body[:9])
             self.failed = (STAGES[stage], en, body[9:9 + n].decode())

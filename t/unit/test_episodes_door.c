@@ -819,6 +819,7 @@ test_events(void)
 	m_u32(1);
 	m_u8(SANDBOX_EVENT_SAMPLE);
 	m_u64(7);
+	m_u8(SANDBOX_WORKER);
 	m_u64(1);
 	m_u64(2);
 	m_u64(3);
@@ -829,6 +830,7 @@ test_events(void)
 	is(p, 200, "\"exit_code\":4", "a program");
 	tap_ok(got(s, "\"event\":\"process_started\""), "is seen to start");
 	tap_ok(got(s, "\"memory_bytes\":3"), "to use memory");
+	tap_ok(got(s, "\"side\":\"worker\",\"wall_us\":1"), "on its side");
 	tap_ok(got(s, "\"event\":\"process_exited\""), "and to end");
 	tap_ok(!s->got_end, "and more is to come");
 	hear_ended(0);

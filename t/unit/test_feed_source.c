@@ -177,13 +177,20 @@ test_process(void)
 }
 
 static void
-sample(const char *text)
+sample_of(uint8_t side, const char *text)
 {
 	const struct episode_news n = { .what = EPISODE_SAMPLE,
 		.event = SANDBOX_EVENT_PROCESS,
+		.side = side,
 		.text = view_str(text) };
 
 	feed_source_news(ep, &n);
+}
+
+static void
+sample(const char *text)
+{
+	sample_of(SANDBOX_AGENT, text);
 }
 
 static void
@@ -193,12 +200,13 @@ test_sampled(void)
 	       "{\"pid\":6,\"name\":\"c\"}],\"more\":0}");
 	tap_is_str(next(),
 	    "process {\"pid\":5,\"kind\":\"spawn\",\"name\":\"ab\","
-	    "\"sampled\":true}",
+	    "\"side\":\"agent\",\"sampled\":true}",
 	    "sampled: one that is new");
 	(void)next();
 	sample("{\"processes\":[{\"pid\":6,\"name\":\"c\"}],\"more\":3}");
 	tap_is_str(next(),
-	    "process {\"pid\":5,\"kind\":\"exit\",\"sampled\":true}",
+	    "process {\"pid\":5,\"kind\":\"exit\",\"side\":\"agent\","
+	    "\"sampled\":true}",
 	    "sampled: one that has gone");
 	tap_is_str(next(),
 	    "gap {\"lost\":3,\"type\":\"process\",\"reason\":\"not sampled\"}",
@@ -206,6 +214,15 @@ test_sampled(void)
 	sample("{\"processes\":[{\"pid\":6,\"name\":\"c\"}],\"more\":4}");
 	tap_is_str(next(), "none: not ready, try again",
 	    "sampled: which is told once");
+	sample_of(SANDBOX_WORKER,
+	    "{\"processes\":[{\"pid\":9,\"name\":\"w\"}],\"more\":0}");
+	tap_is_str(next(),
+	    "process {\"pid\":9,\"kind\":\"spawn\",\"name\":\"w\","
+	    "\"side\":\"worker\",\"sampled\":true}",
+	    "sampled: one of the other side");
+	sample("{\"processes\":[{\"pid\":6,\"name\":\"c\"}],\"more\":4}");
+	tap_is_str(next(), "none: not ready, try again",
+	    "sampled: which has not gone when this side is looked at");
 	sample("{\"processes\":[{\"pid\":-1}]}");
 	tap_is_str(next(),
 	    "gap {\"lost\":null,\"type\":\"process\","
@@ -218,7 +235,8 @@ test_resources(void)
 {
 	struct buf b = BUF_INIT(256);
 	struct episode_news n = { .what = EPISODE_SAMPLE,
-		.event = SANDBOX_EVENT_SAMPLE };
+		.event = SANDBOX_EVENT_SAMPLE,
+		.side = SANDBOX_WORKER };
 	int rc = wire_put_u64(&b, 1);
 
 	if (rc == SP_OK)
@@ -238,7 +256,7 @@ test_resources(void)
 	tap_is_str(next(),
 	    "resource {\"memory_bytes\":4096,\"cpu\":{\"usage_usec\":20,"
 	    "\"user_usec\":15,\"system_usec\":5},\"disk_bytes\":7,"
-	    "\"processes\":2}",
+	    "\"processes\":2,\"side\":\"worker\"}",
 	    "resources");
 	n.text.n--;
 	feed_source_news(ep, &n);
