@@ -14,7 +14,8 @@ static const struct conf_directive rows[] = {
 	CONF_MCP_ROWS(struct mcp_agent_conf,
 	    "Tools that may be seen and called: names, or the start "
 	    "of names and a \"*\".\nNone may match reset, step, "
-	    "state, close or what begins with \"grader.\"."),
+	    "state, close or what begins with \"grader.\", as \"*\" alone "
+	    "would."),
 	{ .name = NULL },
 };
 

@@ -405,8 +405,12 @@ const struct conf_directive core_conf_env[] = {
 	    .args_max = 1,
 	    .parse = core_conf_env_run_process_block,
 	    .args = "NAME",
-	    .doc = "A program to be run in episodes, under a name that "
-		   "requests use." },
+	    .doc = "A program to be run in episodes.\n"
+		   "One of trust workload starts by itself in each, once the "
+		   "worker, if there is\none, is ready, and again after a "
+		   "reset.\n"
+		   "One of trust privileged is run when a grader asks for it "
+		   "by its name." },
 	{ .name = "require",
 	    .scopes = CONF_ENVIRONMENT,
 	    .type = CONF_CUSTOM,
