@@ -2,16 +2,15 @@
 
 #include "gate/bound.h"
 
-#include <stdio.h>
 #include <sys/queue.h>
 
 #include "base/hmap.h"
 #include "base/mem.h"
-#include "gate/episode.h"
+#include "gate/route.h"
 
 enum {
 	BOUND_PLACES_MAX = 16 * 1024 * 1024, /* never reached: see sweep() */
-	BOUND_NAME_MAX = EPISODE_ID_MAX + 64,
+	BOUND_NAME_MAX = 64 * 1024,
 	BOUND_SWEEP_AT = 64, /* places, before idle ones are looked for */
 	BOUND_SECOND = 1000000, /* one operation's worth of credit */
 };
@@ -119,26 +118,22 @@ sweep(struct bound *b)
 	b->swept_n = b->places_n;
 }
 
-/* By the server's and the location's number: a reload changes nothing. */
-static struct view
-place_name(const struct gate_request *r, char *out)
+/* 0; SP_E_NOMEM. */
+static int
+place_name(const struct gate_request *r, struct buf *out)
 {
-	const struct conf_location *l = r->location;
-	int n = snprintf(out, BOUND_NAME_MAX, "%u/%u@%.*s", l->server->index,
-	    l->index, VIEW_ARG(view_sub(r->episode, 0, EPISODE_ID_MAX)));
+	int rc = route_place(r->location, out);
 
-	return view_of(out, (size_t)n);
+	if (rc == SP_OK)
+		rc = buf_add_char(out, '@');
+	return rc == SP_OK ? buf_add_view(out, r->episode) : rc;
 }
 
 static struct bound_place *
-place_get(struct bound *b, const struct gate_request *r)
+place_new(struct bound *b, const struct gate_request *r, struct view name)
 {
-	char text[BOUND_NAME_MAX];
-	struct view name = place_name(r, text);
-	struct bound_place *p = hmap_get(b->by_name, name);
+	struct bound_place *p;
 
-	if (p != NULL)
-		return p;
 	/* twice as many as the last time: so the work is spread */
 	if (b->places_n >= 2 * b->swept_n + BOUND_SWEEP_AT)
 		sweep(b);
@@ -151,12 +146,27 @@ place_get(struct bound *b, const struct gate_request *r)
 	p->at_us = loop_now_us(b->loop);
 	p->name_n = name.n;
 	memcpy(p->name, name.p, name.n);
-	if (hmap_add(b->by_name, name, p) != SP_OK) {
+	if (hmap_add(b->by_name, view_of(p->name, name.n), p) != SP_OK) {
 		mem_free(p);
 		return NULL;
 	}
 	LIST_INSERT_HEAD(&b->places, p, link);
 	b->places_n++;
+	return p;
+}
+
+static struct bound_place *
+place_get(struct bound *b, const struct gate_request *r)
+{
+	struct buf name = BUF_INIT(BOUND_NAME_MAX);
+	struct bound_place *p = NULL;
+
+	if (place_name(r, &name) == SP_OK) {
+		p = hmap_get(b->by_name, buf_view(&name));
+		if (p == NULL)
+			p = place_new(b, r, buf_view(&name));
+	}
+	buf_clear(&name);
 	return p;
 }
 

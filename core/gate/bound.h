@@ -1,7 +1,8 @@
 /*
  * What a door's location may have at once, and in a second: operations, and
- * what lasts (WebSockets, event streams).  One location is one principal; of
- * listeners inside, each episode has bounds of its own.
+ * what lasts (WebSockets, event streams).  One location is one principal, and
+ * the same one through reloads (route_place()); of listeners inside, each
+ * episode has bounds of its own.
  */
 #ifndef SP_GATE_BOUND_H
 #define SP_GATE_BOUND_H

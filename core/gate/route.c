@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "conf/conf_env.h"
 #include "gate/gate.h"
 #include "gate/route.h"
 
@@ -91,4 +92,27 @@ route_find(const struct conf_server *server, struct view path,
 		out->rest = rest;
 	}
 	return out->location != NULL;
+}
+
+int
+route_place(const struct conf_location *l, struct buf *out)
+{
+	const struct conf_server *s = l->server;
+	const struct conf_listen *at = s->listens_n > 0 ? s->listens : NULL;
+	int rc = SP_OK;
+
+	if (s->environment != NULL)
+		rc = buf_printf(out, "%.*s", VIEW_ARG(s->environment->name));
+	if (rc == SP_OK && at != NULL)
+		rc = buf_printf(out, "%s%.*s:%u",
+		    s->environment != NULL ? " " : "", VIEW_ARG(at->address),
+		    (unsigned)at->port);
+	/* the kernel chooses: each is another */
+	if (rc == SP_OK && at != NULL && at->port == 0)
+		rc = buf_printf(out, "#%u", at->index);
+	if (rc == SP_OK && s->server_names.n > 0)
+		rc = buf_printf(out, " %.*s", VIEW_ARG(s->server_names.v[0]));
+	if (rc == SP_OK)
+		rc = buf_printf(out, " %.*s", VIEW_ARG(l->path));
+	return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef SP_GATE_ROUTE_H
 #define SP_GATE_ROUTE_H
 
+#include "base/buf.h"
 #include "conf/conf.h"
 
 struct route_found {
@@ -26,5 +27,13 @@ const struct conf_server *route_server(const struct conf_server *const *servers,
  */
 bool route_find(const struct conf_server *server, struct view path,
     struct route_found *out);
+/*
+ * What names a location whatever the order of the text, so that it is the same
+ * one after a reload: its server's first address and first name (or the
+ * environment whose `inside` it stands in), and its path; appended.
+ * Context: any.
+ * Returns: 0; SP_E_LIMIT; SP_E_NOMEM.
+ */
+int route_place(const struct conf_location *l, struct buf *out) must_check;
 
 #endif

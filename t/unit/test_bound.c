@@ -18,8 +18,12 @@ static struct loop_timer *stopper;
 static struct metrics *metrics;
 static struct bound *bound;
 static struct conf_server server = { .index = 1 };
-static struct conf_location location = { .index = 2, .server = &server };
-static struct conf_location other = { .index = 3, .server = &server };
+static struct conf_location location = { .path = VIEW_INIT("/a"),
+	.index = 2,
+	.server = &server };
+static struct conf_location other = { .path = VIEW_INIT("/b"),
+	.index = 3,
+	.server = &server };
 
 static void
 on_stop(void *arg)
@@ -131,6 +135,50 @@ test_sockets(void)
 	bound_give(&t[0]);
 	bound_give(&t[1]);
 	bound_give(&t[2]);
+	teardown();
+}
+
+/* A reload may put another in front of it. */
+static void
+test_reload(void)
+{
+	struct conf_listen at = { .address = VIEW_INIT("192.0.2.1"),
+		.port = 1 };
+	struct conf_listen at2 = { .address = VIEW_INIT("192.0.2.1"),
+		.port = 2 };
+	struct conf_server before = { .index = 1,
+		.listens = &at,
+		.listens_n = 1 };
+	struct conf_server after = { .index = 2,
+		.listens = &at,
+		.listens_n = 1 };
+	struct conf_server beside = { .index = 1,
+		.listens = &at2,
+		.listens_n = 1 };
+	struct conf_location old = other, moved = other, put = other;
+	struct gate_request a = by(&old, ""), b = by(&moved, "");
+	struct gate_request c = by(&put, "");
+	struct bound_ticket t[2] = { { NULL, false } };
+
+	setup(0, 0, 1);
+	old.limits.sockets = moved.limits.sockets = put.limits.sockets = 1;
+	old.server = &before;
+	moved.server = &after;
+	moved.index = old.index + 1;
+	put.server = &before;
+	put.path = VIEW("/new");
+	tap_is_int(bound_socket(bound, &a, &t[0]), BOUND_TAKEN, "one");
+	tap_is_int(bound_socket(bound, &b, &t[1]), BOUND_SOCKETS,
+	    "the location that moved is the same");
+	tap_is_int(bound_socket(bound, &c, &t[1]), BOUND_TAKEN,
+	    "what stands in its place is another");
+	bound_give(&t[1]);
+	put.path = old.path;
+	put.server = &beside;
+	tap_is_int(bound_socket(bound, &c, &t[1]), BOUND_TAKEN,
+	    "and so is the same path of another listener");
+	bound_give(&t[1]);
+	bound_give(&t[0]);
 	teardown();
 }
 
@@ -257,6 +305,7 @@ main(void)
 		abort();
 	test_calls();
 	test_sockets();
+	test_reload();
 	test_no_limit();
 	test_rate();
 	test_sweep();

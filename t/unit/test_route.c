@@ -1,6 +1,7 @@
 /* Which server and location serve a request. */
 #include "config.h"
 
+#include "conf/conf_env.h"
 #include "gate/gate.h"
 #include "gate/route.h"
 
@@ -88,10 +89,49 @@ servers(void)
 	tap_ok(route_server(both, 1, VIEW("b.example")) == &one, "alone");
 }
 
+static void
+is_place(const struct conf_location *l, const char *want)
+{
+	struct buf out = BUF_INIT(4096);
+
+	tap_is_int(route_place(l, &out), SP_OK, "a name");
+	tap_is_mem(buf_view(&out).p, buf_len(&out), want, strlen(want), want);
+	buf_clear(&out);
+}
+
+/* Neither the order of servers nor of locations matters. */
+static void
+places(void)
+{
+	struct view names[] = { VIEW_INIT("a.example"), VIEW_INIT("b") };
+	struct conf_listen at[] = {
+		{ .index = 4, .address = VIEW_INIT("127.0.0.1"), .port = 7000 },
+		{ .address = VIEW_INIT("::1"), .port = 7000 }
+	};
+	struct conf_environment env = { .name = VIEW_INIT("box") };
+	struct conf_server s = { .index = 3, .listens = at, .listens_n = 2 };
+	struct conf_location l = { .path = VIEW_INIT("/mcp"),
+		.index = 5,
+		.server = &s };
+
+	is_place(&l, "127.0.0.1:7000 /mcp");
+	s.server_names = (struct conf_list){ .v = names, .n = 2 };
+	is_place(&l, "127.0.0.1:7000 a.example /mcp");
+	s.server_names.n = 0;
+	at[0].port = 0;
+	is_place(&l, "127.0.0.1:0#4 /mcp");
+	at[0].port = 8000;
+	s.environment = &env;
+	is_place(&l, "box 127.0.0.1:8000 /mcp");
+	s.listens_n = 0;
+	is_place(&l, "box /mcp");
+}
+
 int
 main(void)
 {
 	locations();
+	places();
 	servers();
 	return tap_done();
 }
