@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The doors that speak MCP, to workers in real sandboxes."""
+import copy
 import json
 import os
 import re
@@ -44,7 +45,10 @@ class Daemon(mcp.Gate):
                 "  location /bare { mcp_agent; environment rich;\n"
                 "    tools echo; features none; }\n"
                 "  location /keyed { mcp_agent; environment rich;\n"
-                "    tools echo; token env:AGENT; }\n}\n")
+                "    tools echo; token env:AGENT; }\n}\n"
+                "server { listen 127.0.0.1:0;\n"
+                "  location /keyed { mcp_agent; environment rich;\n"
+                "    tools echo; sessions 2; }\n}\n")
         super().__init__(
             conf, main=f"control {self.socket}; access_log {self.access};",
             env={"GRADER": TOKEN, "AGENT": "agent-token-0123456789"}, **kw)
@@ -372,6 +376,24 @@ def several(d, ep):
                "only one")
 
 
+def beside(d):
+    """The same path of another server is another door."""
+    other = copy.copy(d)
+    other.port = int(next(a for a in d.addresses if "unix:" not in a and
+                          not a.endswith(f":{d.port}")).rsplit(":", 1)[1])
+    ours = Client(d, "/keyed", Authorization="Bearer agent-token-0123456789")
+    tap.eq(ours.hello[0], 200, "a session at a door with a token")
+    got = other.ask("POST", "/keyed", rpc(1, "ping"), Accept=BOTH,
+                    Content_Type=JSON, **ours.session)
+    tap.eq(got[0], 404, "is unknown at the other server's door")
+    got = other.ask("DELETE", "/keyed", **ours.session)
+    tap.eq(got[0], 404, "and is not ended there")
+    theirs = [Client(other, "/keyed").hello[0] for _ in range(2)]
+    tap.eq(theirs, [200, 200], "which has as many of its own as it may")
+    tap.eq(ours.call(1, "ping"), {"jsonrpc": "2.0", "id": 1, "result": {}},
+           "and the first goes on")
+
+
 def resets(d, ep):
     c = Client(d)
     tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
@@ -415,6 +437,7 @@ def main():
         too_large(d)
         within(d, ep)
         several(d, ep)
+        beside(d)
         resets(d, ep)
         logged(d)
     tap.done()

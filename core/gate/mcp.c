@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "gate/gate_priv.h"
+#include "gate/route.h"
 
 /* ---- life ------------------------------------------------------------------- */
 
@@ -215,7 +216,10 @@ mcp_head(struct gate_request *r, const struct mcp_door *door)
 	LIST_INIT(&c->calls);
 	LIST_INIT(&c->own.asked);
 	buf_init(&c->out, MCP_REPLY_MAX);
+	buf_init(&c->where, MCP_PLACE_MAX);
 	r->ctx = c;
+	if (route_place(r->location, &c->where) != SP_OK)
+		return GATE_FAIL;
 	c->inside = r->gate->ports[r->x->listener]->inside != NULL;
 	v = door_origin(r);
 	if (v == GATE_PASS)
@@ -278,6 +282,7 @@ mcp_finish(struct gate_request *r)
 	mcp_session_peer_clear(&c->own);
 	loop_timer_free(c->timer);
 	buf_clear(&c->out);
+	buf_clear(&c->where);
 	r->ctx = NULL;
 	mem_free(c);
 	return GATE_PASS;

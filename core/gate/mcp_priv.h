@@ -15,6 +15,7 @@ enum {
 	MCP_CALLS_MAX = 64, /* in flight of one client */
 	MCP_ASKED_MAX = 32, /* requests of a worker that a client may answer */
 	MCP_TOOL_MAX = 1024, /* bytes of a tool's name */
+	MCP_PLACE_MAX = 64 * 1024, /* of route_place() */
 	MCP_RPC_ID_MAX = 1024, /* of a message's id, as written */
 	MCP_ANSWER_MAX = 17 * 1024 * 1024, /* one answer */
 	MCP_REPLY_MAX = 64 * 1024 * 1024, /* all answers of a batch */
@@ -88,6 +89,7 @@ struct mcp_client {
 	bool owns; /* and a session has it now */
 	void *making; /* it is being made; of the owner's */
 	char uses[MCP_ID_CHARS + 5]; /* a session whose episode lives by it */
+	struct buf where; /* route_place(): of its sessions */
 	struct mcp_episode_ref ref;
 	char episode[EPISODE_ID_MAX + 1]; /* its id then, for the log */
 	struct episode_watch life; /* of it */

@@ -12,13 +12,14 @@ enum { SESSION_ALL_MAX = 1000000 };
 
 /*
  * Those of one location in one episode: no other's can crowd them out, nor
- * those of the agent inside the host's own, whatever the paths.
+ * those of the agent inside the host's own, whatever the paths, nor those of
+ * another server's location of the same path.
  */
 struct mcp_surface {
 	LIST_ENTRY(mcp_surface) link;
 	struct mcp_set *set;
 	const struct mcp_door *door;
-	char *path; /* of the location, which a reload makes anew */
+	struct buf place; /* route_place(): a reload makes the location anew */
 	struct mcp_episode_ref ref;
 	bool inside; /* it is the episode's own listener that is spoken to */
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
@@ -133,7 +134,7 @@ session_take_out(struct mcp_surface *f, struct mcp_session *s)
 	if (--f->n > 0)
 		return;
 	LIST_REMOVE(f, link);
-	mem_free(f->path);
+	buf_clear(&f->place);
 	mem_free(f);
 }
 
@@ -207,7 +208,7 @@ session_surface(const struct mcp_client *c)
 		if (f->door == c->door && f->ref.ep == c->ref.ep &&
 		    f->inside == c->inside &&
 		    f->ref.born_us == c->ref.born_us &&
-		    view_eq(view_str(f->path), c->r->location->path))
+		    view_eq(buf_view(&f->place), buf_view(&c->where)))
 			return f;
 	return NULL;
 }
@@ -266,7 +267,7 @@ mcp_session_here(const struct mcp_client *c, struct view id,
 	const struct mcp_session *s = hmap_get(c->r->gate->mcp->by_id, id);
 
 	if (s == NULL || !s->plain || s->surface->door != c->door ||
-	    !view_eq(view_str(s->surface->path), c->r->location->path))
+	    !view_eq(buf_view(&s->surface->place), buf_view(&c->where)))
 		return false;
 	*out = s->surface->ref;
 	return true;
@@ -391,8 +392,8 @@ session_surface_new(const struct mcp_client *c)
 
 	if (f == NULL)
 		return NULL;
-	f->path = mem_strndup(path.p, path.n);
-	if (f->path == NULL) {
+	buf_init(&f->place, buf_len(&c->where));
+	if (buf_add_view(&f->place, buf_view(&c->where)) != SP_OK) {
 		mem_free(f);
 		return NULL;
 	}
