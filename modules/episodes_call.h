@@ -132,6 +132,8 @@ void episodes_events_clear(struct episodes_call *c);
 
 enum gate_verdict episodes_logs_message(struct episodes_call *c);
 void episodes_logs_room(struct episodes_call *c);
+/* It waits for what comes. */
+bool episodes_logs_follows(const struct episodes_call *c);
 void episodes_logs_clear(struct episodes_call *c);
 
 /* ---- episodes_worker.c ---------------------------------------------------- */

@@ -530,6 +530,16 @@ on_body_end(struct gate_request *r)
 	episodes_exec_body_end(r->ctx);
 }
 
+/* Who follows what comes is cut: the episode is not over. */
+static void
+on_drain(struct gate_request *r)
+{
+	const struct episodes_call *c = r->ctx;
+
+	if (c != NULL && (c->follow != NULL || episodes_logs_follows(c)))
+		exchange_abort(r->x);
+}
+
 static size_t
 on_holds(const struct gate_request *r)
 {
@@ -574,5 +584,6 @@ const struct gate_module episodes_door_module = {
 	.room = on_room,
 	.body = on_body,
 	.body_end = on_body_end,
+	.drain = on_drain,
 	.holds = on_holds,
 };

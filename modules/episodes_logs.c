@@ -115,6 +115,12 @@ episodes_logs_message(struct episodes_call *c)
 	return GATE_HOLD;
 }
 
+bool
+episodes_logs_follows(const struct episodes_call *c)
+{
+	return c->logs != NULL && c->logs->ep != NULL && c->logs->follow;
+}
+
 void
 episodes_logs_room(struct episodes_call *c)
 {

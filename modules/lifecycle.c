@@ -22,6 +22,8 @@ enum {
 	FRAME_OVERHEAD = 64 + EPISODE_ID_MAX,
 	FAULT_MAX = 256 * 1024, /* of an error frame */
 	TOOL_MAX = 1024, /* of the name of a tool */
+	/* of a stop: the episode stays for those who still use it */
+	STOP_GRACE_MS = 24 * 60 * 60 * 1000,
 	/* of a reactor that has just begun, until it knows what there is */
 	ATTACH_MS = 20,
 	ATTACH_TRIES = 100,
@@ -47,6 +49,7 @@ struct socket {
 	struct loop_timer *again; /* attaches once more */
 	unsigned tries;
 	bool paused, closing;
+	bool stopping; /* closed, as the gate stops */
 	bool working; /* up the stack */
 	char episode[EPISODE_ID_MAX + 1]; /* for the log */
 	char session[EPISODE_ID_MAX + 1]; /* that it is attached to; empty */
@@ -161,9 +164,9 @@ refuse_session(struct socket *s, const char *why)
 
 /* ---- the end of an episode ------------------------------------------------ */
 
-/* close: the client is done with it. */
+/* grace_ms: that the episode waits for the client; 0: it is done with it. */
 static void
-socket_leave(struct socket *s, bool close)
+socket_leave(struct socket *s, uint64_t grace_ms)
 {
 	struct lifecycle_lease *l = s->lease;
 
@@ -178,7 +181,7 @@ socket_leave(struct socket *s, bool close)
 		lifecycle_run_forget(s->run);
 	s->run = NULL;
 	bound_give(&s->turn);
-	lifecycle_lease_detach(l, close ? 0 : s->conf->grace_ms);
+	lifecycle_lease_detach(l, grace_ms);
 }
 
 /* ---- what came of it ------------------------------------------------------ */
@@ -301,7 +304,7 @@ socket_on_open(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 	socket_log(s, LIFECYCLE_OPEN, VIEW_NONE, lifecycle_call_outcome(o));
 	if (o != LIFECYCLE_OK) {
 		refuse_open(s, o, body);
-		socket_leave(s, true);
+		socket_leave(s, 0);
 	}
 	socket_work(s);
 }
@@ -316,7 +319,7 @@ socket_open(struct socket *s, struct lifecycle_lease *l)
 		&s->run) == SP_OK)
 		return;
 	refuse_session(s, "out of memory: try again later");
-	socket_leave(s, true);
+	socket_leave(s, 0);
 }
 
 static void
@@ -464,7 +467,7 @@ socket_frame(struct socket *s, struct view text)
 		socket_log(s, LIFECYCLE_CLOSE, VIEW_NONE, "ok");
 		if (l->shared)
 			lifecycle_lease_end(l);
-		socket_leave(s, true);
+		socket_leave(s, 0);
 		socket_close(s, WEBSOCKET_NORMAL);
 	}
 }
@@ -477,6 +480,21 @@ pending_drop(struct socket *s, struct pending *p)
 	s->pending_bytes -= buf_len(&p->text);
 	buf_clear(&p->text);
 	mem_free(p);
+}
+
+/* The gate stops: what has its answers is closed. */
+static void
+socket_rest(struct socket *s)
+{
+	bool works = s->run != NULL && s->run->op != LIFECYCLE_OPEN;
+
+	if (!gate_draining(s->r->gate) || s->closing || s->ws == NULL ||
+	    works || !STAILQ_EMPTY(&s->pending))
+		return;
+	s->closing = s->stopping = true;
+	s->r->outcome = "stopping";
+	websock_close(s->ws, WEBSOCKET_GOING_AWAY, VIEW("stopping"));
+	gate_told(s->r);
 }
 
 static bool
@@ -506,6 +524,7 @@ socket_work(struct socket *s)
 		s->paused = false;
 		websock_pause(s->ws, false);
 	}
+	socket_rest(s);
 }
 
 /* The socket is read on, for pings, until there is too much. */
@@ -565,10 +584,16 @@ on_ws_closed(void *arg, unsigned code)
 
 	s->ws = NULL;
 	s->closing = true;
+	if (s->stopping) {
+		socket_leave(s, STOP_GRACE_MS);
+		return;
+	}
 	/* whoever closes as one should has done with it; others come back */
 	socket_leave(s,
 	    code == WEBSOCKET_NORMAL || code == WEBSOCKET_GOING_AWAY ||
-		code == WEBSOCKET_NO_CODE);
+		    code == WEBSOCKET_NO_CODE
+		? 0
+		: s->conf->grace_ms);
 }
 
 static const struct websock_events socket_events = {
@@ -668,7 +693,7 @@ on_finish(struct gate_request *r)
 	r->ctx = NULL;
 	if (s == NULL)
 		return GATE_PASS;
-	socket_leave(s, false);
+	socket_leave(s, s->conf->grace_ms);
 	if (s->ws != NULL)
 		websock_drop(s->ws, WEBSOCKET_GOING_AWAY);
 	while ((p = STAILQ_FIRST(&s->pending)) != NULL)
@@ -678,6 +703,13 @@ on_finish(struct gate_request *r)
 	bound_give(&s->place);
 	mem_free(s);
 	return GATE_PASS;
+}
+
+static void
+on_drain(struct gate_request *r)
+{
+	if (r->ctx != NULL)
+		socket_rest(r->ctx);
 }
 
 static void
@@ -699,5 +731,6 @@ const struct gate_module lifecycle_module = {
 	    [GATE_MESSAGE] = on_message,
 	    [GATE_FINISH] = on_finish,
 	},
+	.drain = on_drain,
 	.holds = on_holds,
 };

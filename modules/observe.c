@@ -89,19 +89,16 @@ observe_put_dropped(struct observe_call *c, const char *reason)
 	return jwrite_finish(&w);
 }
 
-void
-observe_drop(struct observe_call *c, unsigned code, const char *reason)
+/* The last word, and the end. */
+static void
+observe_tell(struct observe_call *c, unsigned code, const char *reason)
 {
 	const struct view around[] = { VIEW("data: "), VIEW_NONE,
 		VIEW("\n\n") };
 	struct view parts[3];
 	int rc;
 
-	if (c->over)
-		return;
 	observe_stop(c);
-	++*observers_dropped;
-	c->r->outcome = "dropped";
 	if (c->ws != NULL) {
 		observe_ws_close(c, code, view_str(reason));
 		return;
@@ -118,6 +115,16 @@ observe_drop(struct observe_call *c, unsigned code, const char *reason)
 		exchange_abort(c->r->x);
 	if (rc == SP_OK)
 		gate_finish(c->r);
+}
+
+void
+observe_drop(struct observe_call *c, unsigned code, const char *reason)
+{
+	if (c->over)
+		return;
+	++*observers_dropped;
+	c->r->outcome = "dropped";
+	observe_tell(c, code, reason);
 }
 
 /* ---- sending ---------------------------------------------------------------- */
@@ -516,6 +523,19 @@ observe_on_expire(struct gate_request *r, enum gate_expiry why)
 				     : "memory is short: come back later");
 }
 
+static void
+observe_on_drain(struct gate_request *r)
+{
+	struct observe_call *c = r->ctx;
+
+	if (c == NULL || c->over)
+		return;
+	r->outcome = "stopping";
+	observe_tell(c, WEBSOCKET_GOING_AWAY,
+	    c->ws != NULL ? "stopping" : "the gateway is stopping");
+	gate_told(r);
+}
+
 static size_t
 observe_on_holds(const struct gate_request *r)
 {
@@ -558,6 +578,7 @@ const struct gate_module observe_module = {
 	.body = observe_on_body,
 	.body_end = observe_on_body_end,
 	.gone = observe_on_gone,
+	.drain = observe_on_drain,
 	.expire = observe_on_expire,
 	.holds = observe_on_holds,
 };

@@ -392,7 +392,9 @@ const struct conf_directive core_conf_main[] = {
 	    .def = "30s",
 	    .args = "TIME | off",
 	    .doc = "How long a stop waits for calls in flight; with off it "
-		   "does not wait." },
+		   "does not wait.\n"
+		   "It does not wait for observers, nor for streams and "
+		   "WebSockets without a call." },
 	{ .name = "recorder_buffer",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_SIZE,

@@ -24,6 +24,7 @@
 enum {
 	GATE_FULL_MS = 20, /* how often a full gate looks for room */
 	GATE_DRAIN_MS = 20, /* the same for what is still to leave */
+	GATE_CUT_MS = 250, /* between looks for who takes no end of his */
 	GATE_LAST_MS = 500, /* what the deadline leaves for goodbyes */
 	GATE_SCRATCH_MAX = 1024 * 1024,
 	GATE_INSIDE_PART = 16, /* of all bytes of bodies */
@@ -518,7 +519,8 @@ gate_on_drain_task(void *arg)
 	if (gate_drained_now(g))
 		gate_tell_drained(g);
 	else if (!g->deadline)
-		loop_timer_set(g->timer, GATE_DRAIN_MS);
+		loop_timer_set(g->timer,
+		    g->walks_n > 0 ? GATE_CUT_MS : GATE_DRAIN_MS);
 }
 
 static void
@@ -527,10 +529,12 @@ gate_on_timer(void *arg)
 	struct gate *g = arg;
 
 	if (g->draining) {
-		if (g->deadline)
+		if (g->deadline) {
 			gate_tell_drained(g);
-		else
-			gate_on_drain_task(g);
+			return;
+		}
+		walk_cut_told(g);
+		gate_on_drain_task(g);
 		return;
 	}
 	if (!g->full)
@@ -711,6 +715,7 @@ gate_drain(struct gate *g, void (*drained)(void *arg), void *arg)
 	gate_listeners_close(g);
 	admission_drain(g->admission);
 	front_drain(g->front);
+	walk_drain_all(g);
 	loop_task_post(g->drain_task);
 }
 
@@ -971,6 +976,12 @@ void
 gate_finish(struct gate_request *r)
 {
 	walk_finish(r);
+}
+
+void
+gate_told(struct gate_request *r)
+{
+	walk_told(r);
 }
 
 void

@@ -141,6 +141,12 @@ struct gate_module {
 	void (*body)(struct gate_request *r, struct view data);
 	void (*body_end)(struct gate_request *r);
 	void (*gone)(struct gate_request *r, enum exchange_gone why);
+	/*
+	 * The gateway stops.  What waits for nothing is told so and ends now,
+	 * and gate_told() follows; what has something under way ends so when
+	 * that has its answer.  NULL: its requests end by themselves.
+	 */
+	void (*drain)(struct gate_request *r);
 	/* the reply is to end now; NULL: it is cut */
 	void (*expire)(struct gate_request *r, enum gate_expiry why);
 	/* bytes that it holds beside the body; NULL: next to nothing */
@@ -254,6 +260,11 @@ void gate_resume(struct gate_request *r, enum gate_verdict v);
  * gone).  FINISH runs from the loop, then r is freed.
  */
 void gate_finish(struct gate_request *r);
+/*
+ * The gateway stops, and the client was told: nothing is awaited any more but
+ * that it takes it, and if it does not do that soon it is cut.
+ */
+void gate_told(struct gate_request *r);
 /*
  * The module has let go of the memory of r->body that it took: it no longer
  * counts among the bodies that are held.  Else it does until the end.

@@ -166,6 +166,11 @@ void walk_finish(struct gate_request *r);
 void walk_body_gone(struct gate_request *r);
 /* Also when the client is gone and r->x is NULL, to the end of FINISH. */
 const struct exchange *walk_exchange(const struct gate_request *r);
+/* Tells modules of all that lasts that the gate drains. */
+void walk_drain_all(struct gate *g);
+void walk_told(struct gate_request *r);
+/* Cuts those that were told, and take nothing of it. */
+void walk_cut_told(struct gate *g);
 /* Ends every open request so that its client sees that it is not whole. */
 void walk_abort_all(struct gate *g);
 /*

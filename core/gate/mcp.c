@@ -302,6 +302,39 @@ mcp_expire(struct gate_request *r, enum gate_expiry why)
 	mcp_client_end(r->ctx);
 }
 
+/* Something is under way that it may hear of. */
+static bool
+client_works(const struct mcp_client *c)
+{
+	const struct mcp_client *other;
+
+	if (c->calls_n > 0)
+		return true;
+	if (c->how == MCP_STREAM && c->session != NULL)
+		LIST_FOREACH (other, &c->session->clients, link)
+			if (other->calls_n > 0)
+				return true;
+	return false;
+}
+
+void
+mcp_client_rest(struct mcp_client *c)
+{
+	if (!gate_draining(c->r->gate) || c->ended || c->in_hook ||
+	    (c->how != MCP_STREAM && c->how != MCP_SOCKET) || client_works(c))
+		return;
+	c->r->outcome = "stopping";
+	mcp_client_end(c);
+	gate_told(c->r);
+}
+
+void
+mcp_drain(struct gate_request *r)
+{
+	if (r->ctx != NULL)
+		mcp_client_rest(r->ctx);
+}
+
 size_t
 mcp_holds(const struct gate_request *r)
 {

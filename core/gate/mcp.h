@@ -121,6 +121,7 @@ enum gate_verdict mcp_message(struct gate_request *r);
 enum gate_verdict mcp_finish(struct gate_request *r);
 void mcp_room(struct gate_request *r);
 void mcp_expire(struct gate_request *r, enum gate_expiry why);
+void mcp_drain(struct gate_request *r);
 size_t mcp_holds(const struct gate_request *r);
 /* Of a gate_module whose HEAD hook calls mcp_head() with its door. */
 #define MCP_DOOR_HOOKS(on_head) \
@@ -132,7 +133,8 @@ size_t mcp_holds(const struct gate_request *r);
 	    [GATE_MESSAGE] = mcp_message, \
 	    [GATE_FINISH] = mcp_finish, \
 	}, \
-	.room = mcp_room, .expire = mcp_expire, .holds = mcp_holds
+	.room = mcp_room, .drain = mcp_drain, .expire = mcp_expire, \
+	.holds = mcp_holds
 
 /* ---- for tools of a door's own ---------------------------------------------- */
 

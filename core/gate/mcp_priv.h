@@ -304,6 +304,8 @@ void mcp_client_room(struct mcp_client *c);
 bool mcp_client_tell(struct mcp_client *c, struct view json);
 /* Its session or episode has ended, or there was no memory. */
 void mcp_client_end(struct mcp_client *c);
+/* The gate stops: what lasts ends once nothing is under way that it hears of. */
+void mcp_client_rest(struct mcp_client *c);
 
 bool mcp_http_is_spec(const struct mcp_client *c);
 /* The body as one message: read once, as it may be large. */

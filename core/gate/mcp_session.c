@@ -192,6 +192,9 @@ mcp_session_leave(struct mcp_client *c)
 	LIST_REMOVE(c, link);
 	if (s->stream == c)
 		s->stream = NULL;
+	/* it may have been the last that the stream waited for */
+	if (s->stream != NULL)
+		mcp_client_rest(s->stream);
 	s->used_ms = loop_now_ms(gate_loop(c->r->gate));
 	if (s->ended && LIST_EMPTY(&s->clients))
 		session_free(s);
@@ -388,7 +391,6 @@ static struct mcp_surface *
 session_surface_new(const struct mcp_client *c)
 {
 	struct mcp_surface *f = mem_calloc(1, sizeof(*f));
-	struct view path = c->r->location->path;
 
 	if (f == NULL)
 		return NULL;

@@ -41,6 +41,7 @@ mcp_ws_answer(struct mcp_client *c, struct view json)
 	if (c->spec && c->peer != NULL)
 		mcp_client_watch(c);
 	ws_pace(c);
+	mcp_client_rest(c);
 }
 
 bool
@@ -55,7 +56,8 @@ void
 mcp_ws_end(struct mcp_client *c)
 {
 	if (c->ws != NULL)
-		websock_close(c->ws, WEBSOCKET_GOING_AWAY, VIEW_NONE);
+		websock_close(c->ws, WEBSOCKET_GOING_AWAY,
+		    gate_draining(c->r->gate) ? VIEW("stopping") : VIEW_NONE);
 }
 
 static void

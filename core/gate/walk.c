@@ -40,7 +40,10 @@ struct walk {
 	enum gate_verdict resumed; /* from within the hook; FAIL: not */
 	bool has_resumed;
 	bool body_off; /* nobody wants what still comes */
-	bool aborted_by_us; /* the drain's deadline passed */
+	bool aborted_by_us; /* the drain's deadline passed, or it was told */
+	bool drains; /* the module was told that the gate does */
+	uint64_t told_ms; /* the client was, or took some of it; 0: not */
+	uint64_t taken; /* bytes of the reply that it had taken then */
 	bool by_memory; /* ended for what it held */
 	uint64_t discarded;
 	size_t held; /* bytes of the body that count as held */
@@ -48,9 +51,15 @@ struct walk {
 	struct walk_pace pace;
 };
 
-enum { WALK_SHED_MIN = 16 * 1024 }; /* what is less is not worth an end */
+enum {
+	WALK_SHED_MIN = 16 * 1024, /* what is less is not worth an end */
+	/* of a stop: for the client to take its end, and what is before it */
+	WALK_TOLD_MS = 1000,
+	WALK_TAKES_MS = 5 * 1000,
+};
 
 static void walk_step(struct walk *w, enum gate_verdict v);
+static void walk_drain(struct walk *w);
 
 /* ---- replies of the gate's own -------------------------------------------- */
 
@@ -294,6 +303,18 @@ walk_tell_expire(struct walk *w, enum gate_expiry why)
 		w->module->expire(&w->r, why);
 }
 
+/* Once, as soon as the module has it. */
+static void
+walk_drain(struct walk *w)
+{
+	if (!w->r.gate->draining || w->drains || !w->entered ||
+	    w->state < WALK_MESSAGE || w->module->drain == NULL ||
+	    w->r.x == NULL || w->x->state == EXCHANGE_ENDED)
+		return;
+	w->drains = true;
+	w->module->drain(&w->r);
+}
+
 /* Nothing is kept here: the module's hook holds, and is handed the body. */
 static void
 walk_stream(struct walk *w)
@@ -376,6 +397,8 @@ walk_step(struct walk *w, enum gate_verdict v)
 		w->body_off = true;
 		return;
 	case GATE_HOLD:
+		/* one that comes while the gate drains */
+		walk_drain(w);
 		return;
 	case GATE_FAIL:
 		break;
@@ -510,6 +533,56 @@ walk_on_gone(struct exchange *x, enum exchange_gone why)
 	if (w->entered && w->module->gone != NULL)
 		w->module->gone(&w->r, why);
 	walk_over(w);
+}
+
+void
+walk_drain_all(struct gate *g)
+{
+	struct walk *w;
+
+	/* no callback comes from within, so the list stays as it is */
+	LIST_FOREACH (w, &g->walks, link)
+		walk_drain(w);
+}
+
+static uint64_t
+walk_taken(const struct walk *w)
+{
+	uint64_t queued = exchange_queued(w->x);
+
+	return w->x->sent_bytes > queued ? w->x->sent_bytes - queued : 0;
+}
+
+void
+walk_told(struct gate_request *r)
+{
+	struct walk *w = (struct walk *)r;
+
+	if (r->x == NULL || w->told_ms != 0)
+		return;
+	w->told_ms = loop_now_ms(r->gate->loop);
+	w->taken = walk_taken(w);
+}
+
+void
+walk_cut_told(struct gate *g)
+{
+	uint64_t now = loop_now_ms(g->loop), taken, may;
+	struct walk *w;
+
+	LIST_FOREACH (w, &g->walks, link) {
+		if (w->told_ms == 0 || w->r.x == NULL)
+			continue;
+		taken = walk_taken(w);
+		if (taken != w->taken)
+			w->told_ms = now;
+		w->taken = taken;
+		may = exchange_queued(w->x) > 0 ? WALK_TAKES_MS : WALK_TOLD_MS;
+		if (now - w->told_ms < may)
+			continue;
+		w->aborted_by_us = true;
+		exchange_drop(w->x);
+	}
 }
 
 void
