@@ -213,13 +213,15 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
 		memchr(p.p, 0, p.n) != NULL))
 		return SP_E_SYNTAX;
 	ask->path = c->op == EPISODES_DIFF ? VIEW_NONE : p;
-	v = query_raw(query, VIEW("mode"));
-	*why = "mode is octal, at most 0777";
-	if (v.p != NULL && !read_mode(v, &ask->mode))
+	rc = query_raw(query, VIEW("mode"), &v);
+	*why = "mode is octal, at most 0777, and stands there once";
+	if (rc < 0 || (rc == 1 && !read_mode(v, &ask->mode)))
 		return SP_E_SYNTAX;
-	v = query_raw(query, VIEW("limit"));
-	*why = "limit is a number of bytes, at most 67108864";
-	if (v.p != NULL && num_u64(v, 1, EPISODES_FILE_MAX, &ask->limit) != 0)
+	rc = query_raw(query, VIEW("limit"), &v);
+	*why = "limit is a number of bytes, at most 67108864, and stands there "
+	       "once";
+	if (rc < 0 ||
+	    (rc == 1 && num_u64(v, 1, EPISODES_FILE_MAX, &ask->limit) != 0))
 		return SP_E_SYNTAX;
 	return SP_OK;
 }
@@ -227,9 +229,10 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
 static bool
 is_set(const struct episodes_call *c, const char *name)
 {
-	struct view v = query_raw(c->r->x->request.query, view_str(name));
+	struct view v;
 
-	return v.p != NULL && !view_eq(v, VIEW("0"));
+	return query_raw(c->r->x->request.query, view_str(name), &v) != 0 &&
+	    !view_eq(v, VIEW("0"));
 }
 
 static int

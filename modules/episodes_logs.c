@@ -92,7 +92,7 @@ episodes_logs_message(struct episodes_call *c)
 	if (query_flag(c->r->x->request.query, VIEW("follow"), &follow) !=
 	    SP_OK)
 		return episodes_door_deny(c, 400, "bad_query",
-		    "follow is 0 or 1");
+		    "follow is 0 or 1, once");
 	l = mem_calloc(1, sizeof(*l));
 	if (l == NULL)
 		return GATE_FAIL;

@@ -397,6 +397,10 @@ socket_begin(struct socket *s)
 	lifecycle_lease_look();
 	if (rc == 1) {
 		socket_attach(s, buf_view(&id));
+	} else if (rc == SP_E_EXISTS) {
+		refuse_session(s, "session_id stands there twice: send one");
+	} else if (rc == SP_E_NOMEM) {
+		refuse_session(s, "out of memory: try again later");
 	} else if (rc != SP_OK) {
 		refuse_session(s, "no episode has that session_id");
 	} else {

@@ -413,7 +413,8 @@ observe_on_message(struct gate_request *r)
 		return GATE_FAIL;
 	if (query_flag(r->x->request.query, VIEW("follow"), &follow) != SP_OK)
 		return gate_deny(r, 400, "bad_follow",
-		    "follow is 0 or 1: whether what comes is told as well");
+		    "follow is 0 or 1, once: whether what comes is told as "
+		    "well");
 	c = observe_new(r, ep);
 	if (c == NULL)
 		return GATE_FAIL;

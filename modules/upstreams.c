@@ -119,7 +119,7 @@ read_url(const struct gate_request *r, struct buf *out)
 
 	rc = query_get(r->x->request.query, VIEW("url"), out);
 	if (rc != 0)
-		return rc == 1 ? SP_OK : rc;
+		return rc == 1 ? SP_OK : rc == SP_E_EXISTS ? SP_E_SYNTAX : rc;
 	if (body.n == 0 || jscan_valid(body, 0) != 0)
 		return SP_E_SYNTAX;
 	rc = jscan_find(body, VIEW("url"), &v);

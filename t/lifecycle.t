@@ -150,6 +150,14 @@ def handshakes(d):
     tap.eq(d.http("GET", "/ws")[0], 426, "no WebSocket")
     tap.eq(d.http("GET", "/ws", token="x" * 20)[0], 401,
            "nor a token")
+    for query, why in (("session_id=a&session_id=b", "stands there twice"),
+                       ("session_id=a&%73ession_id=a", "stands there twice"),
+                       ("%73ession_id=a", "no episode has that session_id")):
+        ws = d.connect("/ws?" + query)
+        got = json.loads(ws.receive())
+        tap.ok(got["type"] == "error" and why in got["data"]["message"],
+               f"?{query}", got)
+        tap.eq((ws.receive(), ws.code), (None, 1000), "and closed")
     tap.eq(d.episodes("full"), [], "nothing was made for any of them")
 
 

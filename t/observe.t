@@ -221,7 +221,7 @@ def test_since(g):
     tap.ok(r.returncode == 1 and b"nothing at /episodes" in r.stderr and
            b"--location" in r.stderr, "a 404 without words is put in words",
            r.stderr)
-    for word in ("2", "no", ""):
+    for word in ("2", "no", "", "0&follow=1", "0&f%6fllow=0"):
         st, r = status_of(g, f"/observe?follow={word}", auth)
         tap.ok(st == 400 and b"follow is 0 or 1" in r.body,
                f"follow={word}: 400", (st, r.body))

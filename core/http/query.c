@@ -2,32 +2,7 @@
 
 #include "http/query.h"
 
-struct view
-query_raw(struct view query, struct view name)
-{
-	struct view pair;
-	size_t eq;
-
-	while (view_split(&query, '&', &pair)) {
-		eq = view_find(pair, '=');
-		if (view_eq(view_sub(pair, 0, eq), name))
-			return eq < pair.n ? view_from(pair, eq + 1) : VIEW("");
-	}
-	return VIEW_NONE;
-}
-
-int
-query_flag(struct view query, struct view name, bool *out)
-{
-	struct view v = query_raw(query, name);
-
-	if (v.p == NULL)
-		return SP_OK;
-	if (!view_eq(v, VIEW("0")) && !view_eq(v, VIEW("1")))
-		return SP_E_SYNTAX;
-	*out = v.p[0] == '1';
-	return SP_OK;
-}
+enum { QUERY_NAME_MAX = 64 }; /* of those that are looked for */
 
 static int
 hex(char c)
@@ -83,25 +58,56 @@ query_name(struct view pair, char *out, size_t max)
 	return view_of(out, n);
 }
 
-/* Whoever reads it after us might take the other one. */
+/* Names are compared decoded: whoever reads it after us does that, too. */
 static bool
-is_alone(struct view query, struct view name)
+is_named(struct view pair, struct view name)
+{
+	char text[QUERY_NAME_MAX];
+
+	return view_eq(query_name(pair, text, sizeof(text)), name);
+}
+
+int
+query_raw(struct view query, struct view name, struct view *out)
 {
 	struct view pair;
-	size_t n = 0;
+	size_t n = 0, eq;
 
-	while (view_split(&query, '&', &pair))
-		n += view_eq(view_sub(pair, 0, view_find(pair, '=')), name);
-	return n <= 1;
+	*out = VIEW_NONE;
+	while (view_split(&query, '&', &pair)) {
+		if (!is_named(pair, name))
+			continue;
+		/* whoever reads it after us might take the other one */
+		if (n++ > 0)
+			return SP_E_EXISTS;
+		eq = view_find(pair, '=');
+		*out = eq < pair.n ? view_from(pair, eq + 1) : VIEW("");
+	}
+	return n > 0;
+}
+
+int
+query_flag(struct view query, struct view name, bool *out)
+{
+	struct view v;
+	int rc = query_raw(query, name, &v);
+
+	if (rc <= 0)
+		return rc;
+	if (!view_eq(v, VIEW("0")) && !view_eq(v, VIEW("1")))
+		return SP_E_SYNTAX;
+	*out = v.p[0] == '1';
+	return SP_OK;
 }
 
 int
 query_get(struct view query, struct view name, struct buf *out)
 {
-	struct view v = query_raw(query, name);
-	int rc = v.p != NULL ? decode(v, out) : SP_OK;
+	struct view v;
+	int rc = query_raw(query, name, &v);
 
-	if (rc == SP_OK && !is_alone(query, name))
-		return SP_E_SYNTAX;
-	return rc != SP_OK ? rc : v.p != NULL;
+	if (rc <= 0)
+		return rc;
+	rc = decode(v, out);
+	return rc == SP_OK ? 1 : rc;
 }

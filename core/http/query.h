@@ -7,19 +7,22 @@
 #include "base/view.h"
 
 /*
- * The first member of that name, as it stands; p NULL: there is none.
+ * The member of that name (which may be percent-encoded), as it stands; p NULL:
+ * there is none.
+ * Parameters: name, at most 64 bytes.
+ * Returns: 1 found; 0 not; SP_E_EXISTS it stands there twice.
  */
-struct view query_raw(struct view query, struct view name);
+int query_raw(struct view query, struct view name, struct view *out) must_check;
 /*
  * A member that is 0 or 1; *out stays as it is where there is none.
- * Returns: 0; SP_E_SYNTAX it is something else.
+ * Returns: 0; SP_E_SYNTAX it is something else; SP_E_EXISTS.
  */
 int query_flag(struct view query, struct view name, bool *out) must_check;
 /*
  * Decodes its value: appended to out.
  * Source:  RFC 3986 s2.1; "+" is no space.
- * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape, or it stands there
- *          twice; SP_E_LIMIT; SP_E_NOMEM.
+ * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape; SP_E_EXISTS it
+ *          stands there twice; SP_E_LIMIT; SP_E_NOMEM.
  */
 int query_get(struct view query, struct view name, struct buf *out) must_check;
 /*
