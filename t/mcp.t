@@ -390,6 +390,25 @@ def beside(d):
     tap.eq(got[0], 404, "and is not ended there")
     theirs = [Client(other, "/keyed").hello[0] for _ in range(2)]
     tap.eq(theirs, [200, 200], "which has as many of its own as it may")
+    for _ in range(2):
+        got = other.ask("POST", "/keyed", rpc(
+            0, "initialize", protocolVersion="2025-11-25", capabilities={},
+            clientInfo={"name": "t", "version": "1"}), Accept=BOTH,
+            Content_Type=JSON)[2]
+        got = json.loads(got[got.index(b"data: ") + 6:])["error"]
+        tap.ok(got["code"] == -32603 and
+               got["data"]["reason"] == "sessions_limit" and
+               "2 sessions" in got["data"]["detail"] and
+               "/keyed" in got["data"]["detail"] and
+               "DELETE" in got["data"]["remedy"], "one more is told why", got)
+    got = json.loads(other.ask("POST", "/keyed", rpc(
+        1, "openenv/session/create"))[2])["error"]
+    tap.ok(got["code"] == -32602 and
+           got["data"]["reason"] == "sessions_limit" and
+           "openenv/session/close" in got["data"]["remedy"],
+           "to openenvd's clients, too", got)
+    tap.eq(d.log().count("location /keyed: episode"), 1,
+           "and a line in the log, one")
     tap.eq(ours.call(1, "ping"), {"jsonrpc": "2.0", "id": 1, "result": {}},
            "and the first goes on")
 

@@ -152,9 +152,15 @@ void mcp_client_watch(struct mcp_client *c);
 struct mcp_set;
 struct mcp_set *mcp_session_set_new(void) must_check;
 void mcp_session_set_free(struct mcp_set *s);
-/* 0; SP_E_LIMIT there are as many as may be; SP_E_NOMEM. */
+/*
+ * Returns: 0; SP_E_LIMIT there are as many as may be: the log says so once
+ *          until there is room, mcp_session_full() what to answer; SP_E_NOMEM.
+ */
 int mcp_session_new(const struct mcp_client *c, bool plain,
     struct mcp_session **out) must_check;
+/* The answer to a request for one too many: 0; SP_E_LIMIT; SP_E_NOMEM. */
+int mcp_session_full(const struct mcp_client *c, struct view id, bool plain,
+    struct buf *out) must_check;
 /* One of that door and episode, now used; NULL: unknown. */
 struct mcp_session *mcp_session_find(const struct mcp_client *c, struct view id,
     bool plain);

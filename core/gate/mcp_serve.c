@@ -255,13 +255,16 @@ mcp_serve_call(struct mcp_client *c, const struct jrpc *m)
 static int
 plain_create(struct mcp_client *c, const struct jrpc *m)
 {
-	struct buf out = BUF_INIT(128);
+	struct buf out = BUF_INIT(128), full = BUF_INIT(MCP_ANSWER_MAX);
 	struct mcp_session *s;
 	int rc = mcp_session_new(c, true, &s);
 
-	if (rc == SP_E_LIMIT)
-		return mcp_serve_refuse(c, m, "openenv/session/create",
-		    JRPC_INVALID_PARAMS, "Invalid parameters");
+	if (rc == SP_E_LIMIT) {
+		mcp_serve_log(c, "openenv/session/create", VIEW_NONE, "limited",
+		    0);
+		rc = mcp_session_full(c, jrpc_raw(m, &m->id), true, &full);
+		return serve_answer(c, rc, &full);
+	}
 	if (rc == SP_OK) {
 		s->owned = c->r->orchestrator;
 		s->owns = c->owns = c->made;

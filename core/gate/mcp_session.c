@@ -4,11 +4,17 @@
 #include "gate/mcp_priv.h"
 
 #include "base/hmap.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "crypt/rnd.h"
+#include "gate/door.h"
 #include "gate/gate_priv.h"
 
-enum { SESSION_ALL_MAX = 1000000 };
+enum {
+	SESSION_ALL_MAX = 1000000,
+	SESSION_PATH_MAX = 256, /* of a path that a client is told */
+	SESSION_DETAIL_MAX = 512,
+};
 
 /*
  * Those of one location in one episode: no other's can crowd them out, nor
@@ -22,6 +28,7 @@ struct mcp_surface {
 	struct buf place; /* route_place(): a reload makes the location anew */
 	struct mcp_episode_ref ref;
 	bool inside; /* it is the episode's own listener that is spoken to */
+	bool told; /* that it is full */
 	TAILQ_HEAD(mcp_session_list, mcp_session) sessions;
 	size_t n;
 };
@@ -131,6 +138,7 @@ session_take_out(struct mcp_surface *f, struct mcp_session *s)
 	TAILQ_REMOVE(&f->sessions, s, link);
 	s->surface = NULL;
 	s->ended = true;
+	f->told = false;
 	if (--f->n > 0)
 		return;
 	LIST_REMOVE(f, link);
@@ -429,6 +437,45 @@ session_uuid(char *out)
 	out[at] = '\0';
 }
 
+static void
+session_tell_full(const struct mcp_client *c, struct mcp_surface *f)
+{
+	if (f->told)
+		return;
+	f->told = true;
+	log_warn("location %.*s: episode %s: sessions of MCP clients are "
+		 "refused, as %zu are open: raise \"sessions\" of the "
+		 "location, "
+		 "or lower its session_timeout",
+	    VIEW_ARG(c->r->location->path), c->episode, f->n);
+}
+
+int
+mcp_session_full(const struct mcp_client *c, struct view id, bool plain,
+    struct buf *out)
+{
+	struct buf detail = BUF_INIT(SESSION_DETAIL_MAX);
+	struct mcp_fault f = { .reason = "sessions_limit" };
+	int rc = buf_printf(&detail,
+	    "%llu sessions of MCP clients are open at %.*s for this episode, "
+	    "as many as may be",
+	    (unsigned long long)c->conf->sessions,
+	    VIEW_ARG(view_sub(c->r->location->path, 0, SESSION_PATH_MAX)));
+
+	f.code = plain ? JRPC_INVALID_PARAMS : JRPC_INTERNAL_ERROR;
+	f.message = plain ? "Invalid parameters" : DOOR_FAILED;
+	f.remedy = plain
+	    ? "end one by openenv/session/close, or have the operator raise "
+	      "sessions of this location"
+	    : "end one by DELETE with its Mcp-Session-Id, or have the operator "
+	      "raise sessions of this location";
+	f.detail = buf_view(&detail);
+	if (rc == SP_OK)
+		rc = mcp_text_fault(&f, id, out);
+	buf_clear(&detail);
+	return rc;
+}
+
 int
 mcp_session_new(const struct mcp_client *c, bool plain,
     struct mcp_session **out)
@@ -441,8 +488,10 @@ mcp_session_new(const struct mcp_client *c, bool plain,
 		session_expire(c, f);
 		f = session_surface(c);
 	}
-	if (f != NULL && f->n >= c->conf->sessions)
+	if (f != NULL && f->n >= c->conf->sessions) {
+		session_tell_full(c, f);
 		return SP_E_LIMIT;
+	}
 	s = mem_calloc(1, sizeof(*s));
 	if (s == NULL)
 		return SP_E_NOMEM;

@@ -37,18 +37,22 @@ init_answer(struct mcp_call *k, struct view worker)
 	struct buf result = BUF_INIT(MCP_ANSWER_MAX);
 	struct buf out = BUF_INIT(MCP_ANSWER_MAX);
 	struct view params = buf_view(&k->text);
+	bool full = false;
 	int rc = mcp_text_initialize(c, worker, params, &result);
 
-	if (rc == SP_OK)
+	if (rc == SP_OK) {
 		rc = init_peer(c, params);
+		full = rc == SP_E_LIMIT;
+	}
 	if (rc == SP_OK)
 		rc = jrpc_put_result(&out, buf_view(&k->id), buf_view(&result));
 	buf_clear(&result);
-	mcp_call_end(k,
-	    rc == SP_OK            ? "ok"
-		: rc == SP_E_LIMIT ? "busy"
-				   : "error",
-	    &out, rc);
+	if (full) {
+		rc = mcp_session_full(c, buf_view(&k->id), false, &out);
+		mcp_call_end(k, "limited", &out, rc);
+	} else {
+		mcp_call_end(k, rc == SP_OK ? "ok" : "error", &out, rc);
+	}
 }
 
 /* 1: not yet. */

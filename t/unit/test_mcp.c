@@ -106,7 +106,13 @@ test_plain_sessions(void)
 	    ERROR("2", "-32602", "Invalid parameters"), "another surface's");
 	for (i = 0; i < 3; i++)
 		s = ask("POST", "/few", "", RPC("1", "openenv/session/create"));
-	is(s, 200, ERROR("1", "-32602", "Invalid parameters"),
+	is(s, 200,
+	    "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,"
+	    "\"message\":\"Invalid parameters\",\"data\":{\"reason\":"
+	    "\"sessions_limit\",\"detail\":\"2 sessions of MCP clients are "
+	    "open at /few for this episode, as many as may be\",\"remedy\":"
+	    "\"end one by openenv/session/close, or have the operator raise "
+	    "sessions of this location\"}}}",
 	    "more than there may be");
 	buf_clear(&id);
 	buf_clear(&body);
