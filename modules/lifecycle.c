@@ -151,13 +151,16 @@ send_malformed(struct socket *s, const char *reason, const char *why)
 
 /* In OpenEnv's words: the connection is of no use. */
 static void
-refuse_session(struct socket *s, const char *why)
+refuse_session(struct socket *s, enum lifecycle_op op, const char *outcome,
+    const char *why)
 {
 	const struct lifecycle_fault f = { .message = why,
 		.code = "SESSION_ERROR",
 		.reason = "session_error",
 		.cause = view_str(why) };
 
+	s->r->outcome = outcome;
+	socket_log(s, op, VIEW_NONE, outcome);
 	send_fault(s, &f);
 	socket_close(s, WEBSOCKET_NORMAL);
 }
@@ -216,6 +219,17 @@ answer_fault(struct socket *s, enum lifecycle_op op, int code, struct view data,
 		send_fault(s, f);
 }
 
+/* An answer all the same, and an error in the log as at a door of MCP. */
+static bool
+is_error(enum lifecycle_op op, struct view body)
+{
+	struct jscan_span error;
+
+	return op == LIFECYCLE_MCP &&
+	    jscan_find(body, VIEW("error"), &error) == 1 &&
+	    error.kind != JSCAN_NULL;
+}
+
 static void
 socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
     struct view body, struct view tail)
@@ -232,7 +246,10 @@ socket_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 		o = LIFECYCLE_TOO_LARGE;
 		f.cause = VIEW("the answer is larger than reply_max");
 	}
-	socket_log(s, run->op, buf_view(&run->data), lifecycle_call_outcome(o));
+	socket_log(s, run->op, buf_view(&run->data),
+	    o == LIFECYCLE_OK && is_error(run->op, body)
+		? "error"
+		: lifecycle_call_outcome(o));
 	if (o == LIFECYCLE_OK) {
 		answer_ok(s, run, body);
 	} else {
@@ -303,6 +320,7 @@ socket_on_open(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
 	s->run = NULL;
 	socket_log(s, LIFECYCLE_OPEN, VIEW_NONE, lifecycle_call_outcome(o));
 	if (o != LIFECYCLE_OK) {
+		s->r->outcome = lifecycle_call_outcome(o);
 		refuse_open(s, o, body);
 		socket_leave(s, 0);
 	}
@@ -318,7 +336,8 @@ socket_open(struct socket *s, struct lifecycle_lease *l)
 	if (lifecycle_run_start(l, LIFECYCLE_OPEN, VIEW_NONE, socket_on_open, s,
 		&s->run) == SP_OK)
 		return;
-	refuse_session(s, "out of memory: try again later");
+	refuse_session(s, LIFECYCLE_OPEN, "no_memory",
+	    "out of memory: try again later");
 	socket_leave(s, 0);
 }
 
@@ -376,12 +395,15 @@ socket_attach(struct socket *s, struct view id)
 	if (l == NULL && attach_later(s))
 		return;
 	if (l == NULL)
-		refuse_session(s, "no episode has that session_id");
+		refuse_session(s, LIFECYCLE_OPEN, "unknown_session",
+		    "no episode has that session_id");
 	else if (!by_session && l->ep != NULL &&
 	    l->ep->state == EPISODE_CREATING)
-		refuse_session(s, "the session is still being made");
+		refuse_session(s, LIFECYCLE_OPEN, "busy",
+		    "the session is still being made");
 	else if (!by_session && !l->shared && l->users > 0)
-		refuse_session(s, "the session has a connection already");
+		refuse_session(s, LIFECYCLE_OPEN, "busy",
+		    "the session has a connection already");
 	else
 		socket_open(s, l);
 }
@@ -394,15 +416,19 @@ socket_begin(struct socket *s)
 	struct lifecycle_lease *l = NULL;
 	int rc = query_get(s->r->x->request.query, VIEW("session_id"), &id);
 
+	s->since_us = loop_now_us(gate_loop(s->r->gate));
 	lifecycle_lease_look();
 	if (rc == 1) {
 		socket_attach(s, buf_view(&id));
 	} else if (rc == SP_E_EXISTS) {
-		refuse_session(s, "session_id stands there twice: send one");
+		refuse_session(s, LIFECYCLE_OPEN, "malformed",
+		    "session_id stands there twice: send one");
 	} else if (rc == SP_E_NOMEM) {
-		refuse_session(s, "out of memory: try again later");
+		refuse_session(s, LIFECYCLE_OPEN, "no_memory",
+		    "out of memory: try again later");
 	} else if (rc != SP_OK) {
-		refuse_session(s, "no episode has that session_id");
+		refuse_session(s, LIFECYCLE_OPEN, "unknown_session",
+		    "no episode has that session_id");
 	} else {
 		if (s->conf->shared)
 			l = lifecycle_lease_shared(env->name);
@@ -411,7 +437,8 @@ socket_begin(struct socket *s)
 			&l) == SP_OK)
 			socket_open(s, l);
 		else
-			refuse_session(s, "out of memory: try again later");
+			refuse_session(s, LIFECYCLE_OPEN, "no_memory",
+			    "out of memory: try again later");
 	}
 	buf_clear(&id);
 }
@@ -541,7 +568,8 @@ socket_keep(struct socket *s, struct view text)
 		buf_init(&p->text, text.n);
 	if (p == NULL || buf_add_view(&p->text, text) != SP_OK) {
 		mem_free(p);
-		refuse_session(s, "out of memory: try again later");
+		refuse_session(s, LIFECYCLE_FRAME, "no_memory",
+		    "out of memory: try again later");
 		return;
 	}
 	STAILQ_INSERT_TAIL(&s->pending, p, link);
@@ -563,7 +591,8 @@ on_ws_message(void *arg, bool text, struct view data)
 	if (s->closing)
 		return;
 	if (!text) {
-		refuse_session(s, "a frame is text: binary ones mean nothing");
+		refuse_session(s, LIFECYCLE_FRAME, "malformed",
+		    "a frame is text: binary ones mean nothing");
 		return;
 	}
 	if (socket_idle(s) && STAILQ_EMPTY(&s->pending)) {

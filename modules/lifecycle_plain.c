@@ -24,6 +24,22 @@ struct plain {
 	struct bound_ticket place;
 };
 
+static void
+plain_log(const struct plain *p, const char *outcome)
+{
+	const struct door_operation op = {
+		.principal = "orchestrator",
+		.door = "lifecycle_plain",
+		.operation = lifecycle_call_op(p->op),
+		.episode =
+		    p->lease != NULL ? view_str(p->lease->id) : VIEW_NONE,
+		.outcome = outcome,
+		.us = loop_now_us(gate_loop(p->r->gate)) - p->since_us,
+	};
+
+	door_log(p->r, &op);
+}
+
 /* ---- answers -------------------------------------------------------------- */
 
 static void
@@ -107,6 +123,7 @@ plain_invalid(struct plain *p, const char *type, const char *field,
 	jwrite_end_object(&w);
 	rc = jwrite_finish(&w);
 	p->r->outcome = "malformed";
+	plain_log(p, "malformed");
 	plain_send(p, 422, rc, buf_view(&out));
 	buf_clear(&out);
 	return GATE_HOLD;
@@ -121,9 +138,11 @@ plain_leave(struct plain *p)
 
 	if (l == NULL)
 		return;
-	p->lease = NULL;
-	if (p->run != NULL)
+	if (p->run != NULL) {
+		plain_log(p, "client_gone");
 		lifecycle_run_forget(p->run);
+	}
+	p->lease = NULL;
 	p->run = NULL;
 	lifecycle_lease_detach(l, 0);
 }
@@ -133,18 +152,10 @@ plain_on_answer(void *arg, struct lifecycle_run *run, enum lifecycle_outcome o,
     struct view body, struct view tail)
 {
 	struct plain *p = arg;
-	const struct door_operation op = {
-		.principal = "orchestrator",
-		.door = "lifecycle_plain",
-		.operation = lifecycle_call_op(p->op),
-		.episode = view_str(p->lease->id),
-		.outcome = lifecycle_call_outcome(o),
-		.us = loop_now_us(gate_loop(p->r->gate)) - p->since_us,
-	};
 
 	(void)run;
 	p->run = NULL;
-	door_log(p->r, &op);
+	plain_log(p, lifecycle_call_outcome(o));
 	if (o == LIFECYCLE_OK)
 		plain_send(p, 200, SP_OK, body);
 	else

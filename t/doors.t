@@ -185,10 +185,10 @@ TABLE = [
                  ("ping", None, "ok"),
                  ("tools/list", None, "ok"),
                  ("tools/call", "echo", "ok"),
-                 ("other", None, "invalid"),
+                 ("other", None, "malformed"),
                  ("openenv/session/create", None, "ok"),
                  ("openenv/session/close", None, "ok"),
-                 ("invalid", None, "invalid"))]
+                 ("invalid", None, "malformed"))]
 FIELDS = ["time", "listener", "peer", "conn", "request", "principal", "door",
           "episode", "operation", "tool", "outcome", "duration_ms"]
 

@@ -21,7 +21,8 @@ FIXTURES = os.path.join(ROOT, "t", "fixtures", "worker")
 SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "orchestrator-token-of-this-test"
 OBSERVER = "observer-token-of-this-test"
-ENVIRONMENTS = {"full": 2, "one": 1, "plain": 1, "bare": 1, "broken": 1}
+ENVIRONMENTS = {"full": 2, "one": 1, "plain": 1, "bare": 1, "broken": 1,
+                "mute": 1}
 DOORS = {
     "/ws": "lifecycle; environment full; grace 1h;",
     "/short": "lifecycle; environment full; grace 50ms;",
@@ -34,6 +35,7 @@ DOORS = {
     "/reset": "lifecycle_plain; environment plain;",
     "/step": "lifecycle_plain; environment plain;",
     "/state": "lifecycle_plain; environment plain;",
+    "/mute/step": "lifecycle_plain; environment mute;",
     "/mcp": "mcp_agent; environment full; tools seen sum; "
             "session_timeout 10m;",
     "/brief/mcp": "mcp_agent; environment full; tools sleep; "
@@ -56,6 +58,8 @@ class Daemon(gate.Gate):
             worker = f"/usr/bin/python3 {FIXTURES}/mcp.py"
             if name == "broken":
                 worker += " early"
+            elif name == "mute":
+                worker += " mute"
             text += (
                 f"environment {name} {{\n  episodes {episodes}; "
                 f"workspace_size 64m; workspace {self.seed};\n"
@@ -179,6 +183,10 @@ def protocol(d):
             got["data"]["result"]["content"][0]["text"]),
            ("mcp", 1, '{"a": 1}'), "a call of MCP")
     rpcs(ws)
+    got = ws.ask({"type": "mcp", "data": {"jsonrpc": "2.0", "id": 9,
+                                          "method": "nope"}})
+    tap.eq((got["type"], got["data"]["error"]["code"]), ("mcp", -32601),
+           "an error of MCP is its answer")
     got = step(ws, refuse=True)
     tap.ok(fault(got, "error") and "no such move" in
            got["data"]["detail"]["cause"], "what the worker refuses", got)
@@ -557,13 +565,44 @@ def shared_session(d):
     tap.ok(True, "goes on in the one that takes its place")
 
 
-def logged(d):
+def rows(d):
     with open(d.access, encoding="utf-8") as f:
-        lines = [json.loads(x) for x in f]
+        return [json.loads(x) for x in f.read().splitlines()]
+
+
+def leaves(d):
+    """Who does not wait for the answer to a request without state."""
+    s = gate.Gate.connect(d)
+    s.sendall(gate.request({"action": {"a": 1}}, "/mute/step",
+                           [("Authorization", f"Bearer {TOKEN}")]))
+    gate.until(lambda: d.episodes("mute"), "its episode")
+    s.close()
+    gate.until(lambda: any(x.get("door") == "lifecycle_plain" and
+                           x["operation"] == "step" and
+                           x["outcome"] == "client_gone" for x in rows(d)),
+               "a line of an operation whose client is gone")
+    tap.ok(True, "an operation whose client is gone has a line")
+    d.gone("mute")
+
+
+def logged(d):
+    lines = rows(d)
+    tap.ok(any(x.get("operation") == "open" and
+               x["outcome"] == "unknown_session" for x in lines) and
+           any(x.get("path") == "/ws" and x["outcome"] == "unknown_session"
+               for x in lines), "a session_id that nobody has is in the log")
+    tap.eq({x["principal"] for x in lines if x.get("path") == "/mcp" and
+            (x["conn"], x["request"]) in [
+                (y["conn"], y["request"]) for y in lines
+                if y.get("operation") == "openenv/session/create" and
+                y["principal"] == "orchestrator"]}, {"orchestrator"},
+           "a request and its operation have one principal")
     ops = {(x.get("operation"), x["outcome"]) for x in lines
            if x.get("principal") == "orchestrator" and "operation" in x}
     tap.ok({("reset", "ok"), ("step", "error"), ("close", "ok"),
-            ("mcp", "ok")} <= ops, "each operation is a line of the log",
+            ("mcp", "ok"), ("mcp", "error"), ("frame", "malformed"),
+            ("step", "malformed")} <= ops,
+           "each operation is a line of the log",
            ops)
 
 
@@ -584,5 +623,6 @@ with tempfile.TemporaryDirectory() as tmp:
         crash(daemon, conn)
         openenv_sessions(daemon)
         no_owner(daemon)
+        leaves(daemon)
         logged(daemon)
 tap.done()

@@ -68,10 +68,11 @@ call_outcome(enum worker_result result, struct view body)
 		return "timeout";
 	case WORKER_BUSY:
 		return "busy";
-	case WORKER_GONE:
 	case WORKER_NONE:
+		return "no_worker";
+	case WORKER_GONE:
 	default:
-		return "gone";
+		return "worker_gone";
 	}
 }
 
@@ -233,7 +234,7 @@ mcp_call_send(struct mcp_call *k)
 		       : worker_call(w, &ask,
 			     c->spec ? &caller_spec : &caller_plain, k, &k->wc);
 	if (rc != SP_OK)
-		mcp_call_end(k, w == NULL ? "gone" : "error", &out, rc);
+		mcp_call_end(k, w == NULL ? "worker_gone" : "error", &out, rc);
 	return 1;
 }
 

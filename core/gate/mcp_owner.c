@@ -116,6 +116,7 @@ mcp_owner_episode(struct mcp_client *c, struct episode **out)
 	    !o->allows(c->r, c->conf->environment))
 		return GATE_PASS;
 	c->r->orchestrator = true;
+	c->r->principal = gate_principal_name(GATE_ORCHESTRATOR);
 	if (door_names(c->r))
 		return GATE_PASS;
 	said = mcp_http_said(c);

@@ -70,7 +70,7 @@ int
 mcp_serve_refuse(struct mcp_client *c, const struct jrpc *m,
     const char *operation, int code, const char *message)
 {
-	mcp_serve_log(c, operation, VIEW_NONE, "invalid", 0);
+	mcp_serve_log(c, operation, VIEW_NONE, "malformed", 0);
 	return mcp_serve_error(c, jrpc_raw(m, &m->id), code, message);
 }
 
@@ -98,7 +98,7 @@ mcp_serve_no_method(struct mcp_client *c, const struct jrpc *m)
 	struct buf name = BUF_INIT(SERVE_METHOD_MAX * 6);
 	int rc;
 
-	mcp_serve_log(c, "other", VIEW_NONE, "invalid", 0);
+	mcp_serve_log(c, "other", VIEW_NONE, "malformed", 0);
 	if (c->spec)
 		return mcp_serve_error(c, jrpc_raw(m, &m->id),
 		    JRPC_METHOD_NOT_FOUND, "Method not found");

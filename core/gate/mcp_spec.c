@@ -68,7 +68,7 @@ init_try(struct mcp_call *k)
 	    c->conf->environment->worker == CONF_ENV_WORKER_NONE)
 		init_answer(k, VIEW_NONE);
 	else if (w == NULL || worker_state(w) == WORKER_FAILED)
-		mcp_call_end(k, "gone", &out, SP_E_GONE);
+		mcp_call_end(k, "worker_gone", &out, SP_E_GONE);
 	else if (worker_state(w) == WORKER_READY)
 		init_answer(k, worker_initialized(w));
 	else
@@ -101,7 +101,7 @@ mcp_spec_over(struct mcp_client *c)
 	for (k = LIST_FIRST(&c->calls); k != NULL; k = next) {
 		next = LIST_NEXT(k, link);
 		if (k->waits)
-			mcp_call_end(k, "gone", &out, SP_E_GONE);
+			mcp_call_end(k, "worker_gone", &out, SP_E_GONE);
 	}
 }
 
