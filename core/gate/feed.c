@@ -32,6 +32,8 @@ struct feed {
 	bool fresh; /* something was added for those who wait */
 	struct feed_samples samples[SANDBOX_SIDES];
 	uint64_t deny_second, denies, denies_lost;
+	uint64_t errors; /* of its file, that were counted */
+	bool bad; /* its file is not written */
 };
 
 struct feed_set {
@@ -39,6 +41,8 @@ struct feed_set {
 	struct feed_log_limits limits;
 	struct loop_task *task;
 	struct feed_reader *walking; /* next that is told; may go meanwhile */
+	size_t bad_n; /* feeds whose files are not written */
+	uint64_t *errors; /* the metric; NULL: none */
 };
 
 const char *
@@ -95,6 +99,7 @@ feed_free(struct feed *f)
 	if (f->ep != NULL)
 		f->ep->feed = NULL;
 	LIST_REMOVE(f, link);
+	f->set->bad_n -= f->bad;
 	feed_log_clear(&f->log);
 	mem_free(f);
 }
@@ -132,6 +137,19 @@ feed_set_new(struct loop *loop, const struct feed_log_io *io)
 		return NULL;
 	}
 	return s;
+}
+
+int
+feed_set_metrics(struct feed_set *s, struct metrics *m)
+{
+	struct metric *errors =
+	    metrics_register(m, METRICS_COUNTER, "event_file_errors",
+		"Writes and reads of files of events that failed", NULL, NULL);
+
+	if (errors == NULL)
+		return SP_E_NOMEM;
+	s->errors = metrics_cell(errors, NULL);
+	return SP_OK;
 }
 
 void
@@ -304,6 +322,30 @@ feed_next(const struct feed *f)
 	return f->log.next;
 }
 
+/* Told of the first whose file is not written, and when all are again. */
+static void
+feed_watch_file(struct feed *f)
+{
+	struct feed_log *l = &f->log;
+	uint64_t errors = l->write_errors + l->read_errors;
+	struct feed_set *s = f->set;
+	bool bad = l->write_rc != SP_OK;
+
+	if (s->errors != NULL && errors > f->errors)
+		*s->errors += errors - f->errors;
+	f->errors = errors;
+	if (bad == f->bad)
+		return;
+	f->bad = bad;
+	if (bad && s->bad_n++ == 0)
+		log_error("episode %s: the file of its events in state_dir is "
+			  "not written: %s: the oldest events go sooner, see "
+			  "that there is room",
+		    f->ep != NULL ? f->ep->id : "-", err_str(l->write_rc));
+	else if (!bad && --s->bad_n == 0)
+		log_notice("files of events in state_dir are written again");
+}
+
 /* One episode's flood costs that episode its memory first. */
 static void
 feed_shrink(struct feed_set *s)
@@ -317,6 +359,7 @@ feed_shrink(struct feed_set *s)
 				most = f;
 		if (most == NULL || !feed_log_shrink(&most->log))
 			break;
+		feed_watch_file(most);
 	}
 }
 
@@ -329,6 +372,7 @@ feed_put(struct feed *f, enum feed_type type, struct view data)
 		log_warn("episode %s: events are lost: %s", f->ep->id,
 		    err_str(rc));
 	feed_shrink(f->set);
+	feed_watch_file(f);
 	f->fresh = true;
 	if (!LIST_EMPTY(&f->readers))
 		loop_task_post(f->set->task);
@@ -496,6 +540,12 @@ feed_put_missing(struct feed_log_event *ev, uint64_t lost, const char *reason,
 	return rc;
 }
 
+static const char *
+feed_gone_reason(const struct feed_log *l, uint64_t next)
+{
+	return next < l->broken ? "disk" : "retention";
+}
+
 /* What of it is there no more. */
 static int
 feed_read_missed(const struct feed *f, struct feed_reader *r, struct buf *out)
@@ -513,8 +563,8 @@ feed_read_missed(const struct feed *f, struct feed_reader *r, struct buf *out)
 	}
 	ev.seq = r->next;
 	ev.us = f->log.oldest_us;
-	rc = feed_put_missing(&ev, f->log.oldest - r->next, "retention",
-	    f->resets, out);
+	rc = feed_put_missing(&ev, f->log.oldest - r->next,
+	    feed_gone_reason(&f->log, r->next), f->resets, out);
 	if (rc == SP_OK)
 		r->next = f->log.oldest;
 	return rc;
@@ -603,7 +653,7 @@ feed_all(struct feed *f, struct buf *out)
 			gap = (struct feed_log_event){ .seq = next,
 				.us = l->oldest_us };
 			rc = feed_put_missing(&gap, l->oldest - next,
-			    "retention", 0, out);
+			    feed_gone_reason(l, next), 0, out);
 			if (rc == SP_OK)
 				rc = buf_add_char(out, ',');
 		}

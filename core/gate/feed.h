@@ -7,6 +7,7 @@
 
 #include "gate/episode.h"
 #include "gate/feed_log.h"
+#include "gate/metrics.h"
 
 struct feed; /* of one episode, across its resets; goes with it */
 struct feed_set; /* all of the gate's; gate_feeds() */
@@ -131,6 +132,8 @@ int feed_all(struct feed *f, struct buf *out) must_check;
  */
 struct feed_set *feed_set_new(struct loop *loop,
     const struct feed_log_io *io) must_check;
+/* Counts what goes wrong with files: 0; SP_E_NOMEM. */
+int feed_set_metrics(struct feed_set *s, struct metrics *m) must_check;
 void feed_set_free(struct feed_set *s); /* NULL allowed */
 /* An episode's news: made, or reset: numbers begin at 0; over. */
 void feed_set_news(struct feed_set *s, struct episode *ep,

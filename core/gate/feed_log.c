@@ -104,17 +104,22 @@ feed_log_file(struct feed_log *l, int fd)
 	fd_close(&l->fd);
 	l->fd = fd;
 	l->file_at = 0;
+	l->write_bad_at = 0;
 }
 
 void
 feed_log_restart(struct feed_log *l)
 {
-	const struct feed_log_limits limits = l->limits;
-	int fd = l->fd;
+	const struct feed_log before = *l;
 
 	feed_log_empty(l);
-	feed_log_init(l, &limits);
-	l->fd = fd;
+	feed_log_init(l, &before.limits);
+	/* the file is the same, and as good */
+	l->fd = before.fd;
+	l->write_errors = before.write_errors;
+	l->read_errors = before.read_errors;
+	l->write_rc = before.write_rc;
+	l->write_bad_at = before.write_bad_at;
 }
 
 /* ---- the file --------------------------------------------------------------- */
@@ -154,10 +159,17 @@ feed_log_write_at(struct feed_log *l, struct view v, uint64_t at)
 		feed_log_drop(l);
 	}
 	rc = feed_log_write(l, v, at);
-	if (rc == SP_OK)
+	if (rc == SP_OK) {
 		l->file_at = at + v.n;
-	else
-		l->write_errors++;
+		/* what the file has already a full disk takes, too */
+		if (at + v.n > l->write_bad_at)
+			l->write_rc = SP_OK;
+		return SP_OK;
+	}
+	l->write_errors++;
+	if (l->write_rc == SP_OK)
+		l->write_bad_at = rc == SP_E_NOSPC ? at : 0;
+	l->write_rc = rc;
 	return rc;
 }
 
@@ -199,18 +211,21 @@ feed_log_spill(struct feed_log *l, struct feed_log_block *b)
 bool
 feed_log_shrink(struct feed_log *l)
 {
-	uint64_t id = l->in_file;
+	uint64_t id = l->in_file, oldest = l->oldest;
 
 	if (id + 1 >= l->last)
 		return false;
 	if (feed_log_spill(l, *feed_log_place(l, id)) == SP_OK) {
 		l->in_file = id + 1;
-		return true;
+	} else {
+		/* nothing that is older than what is lost is kept: there is */
+		/* one gap */
+		while (l->first <= id)
+			feed_log_drop(l);
+		l->file_at = 0;
 	}
-	/* nothing that is older than what is lost is kept: there is one gap */
-	while (l->first <= id)
-		feed_log_drop(l);
-	l->file_at = 0;
+	if (l->write_rc != SP_OK && l->oldest > oldest)
+		l->broken = l->oldest;
 	return true;
 }
 
@@ -439,6 +454,8 @@ feed_log_get(struct feed_log *l, struct feed_log_at *at, unsigned types,
 			/* it cannot be read again: it and the older are lost */
 			while (l->first <= at->block)
 				feed_log_drop(l);
+			l->read_errors++;
+			l->broken = l->oldest;
 		}
 		/* the newest grows */
 		if (at->block + 1 >= l->last)

@@ -45,12 +45,16 @@ struct feed_log {
 	size_t memory; /* bytes that blocks hold */
 	uint64_t next; /* number of the next event */
 	uint64_t oldest; /* number of the oldest that is kept */
+	uint64_t broken; /* what is below it the file did not take or give */
 	uint64_t oldest_us; /* when the last that was given up had been */
 	uint64_t lost; /* not stored since the last one that was */
 	/* one block of the file, read again */
 	uint64_t loaded;
 	struct buf load;
-	uint64_t write_errors;
+	uint64_t write_errors, read_errors;
+	/* the last write failed, at that place, and none beyond it went well */
+	int write_rc; /* 0; SP_E_* */
+	uint64_t write_bad_at;
 };
 
 struct feed_log_event {

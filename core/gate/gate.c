@@ -911,7 +911,9 @@ gate_set_helper(struct gate *g,
 	g->files = feed_files_new(g->loop);
 	g->episodes = g->inside != NULL ? episode_set_new(&w) : NULL;
 	if (g->episodes == NULL || g->feeds == NULL || g->nflogs == NULL ||
-	    g->files == NULL || worker_gate_new(g, &g->workers) != SP_OK)
+	    g->files == NULL ||
+	    feed_set_metrics(g->feeds, g->metrics) != SP_OK ||
+	    worker_gate_new(g, &g->workers) != SP_OK)
 		return SP_E_NOMEM;
 	inside_set_source(g->inside, gate_on_inside_source, g);
 	return relay_gate_new(g, &g->relay);

@@ -1,6 +1,7 @@
 /* core/gate/feed.c: what is kept, and who is told of it. */
 #include "config.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "event/loop.h"
@@ -10,6 +11,7 @@
 
 static struct loop *loop;
 static struct feed_set *set;
+static struct metrics *metrics;
 static struct episode episode;
 
 static void
@@ -330,6 +332,69 @@ test_feed_back(void)
 	back(2, 1, "gap\",\"data\":{\"lost\":null,", "too many resets ago");
 }
 
+/* What the log and /status have of it, and observers. */
+static void
+test_feed_disk(void)
+{
+	static char kib[1026];
+	struct buf out = BUF_INIT(1 << 20), said = BUF_INIT(1 << 20);
+	struct view rest, line;
+	struct tester t;
+	unsigned i, lines = 0;
+	int fd = memfd_create("log", MFD_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		abort();
+	log_set_fd(fd);
+	memset(kib, 'k', sizeof(kib));
+	kib[0] = kib[1025] = '"';
+	memset(&disk, 0, sizeof(disk));
+	disk.write_errno = ENOSPC;
+	news(EPISODE_MADE);
+	feed_spill(feed_of(&episode), file_new());
+	for (i = 0; i < 4000; i++)
+		feed_add(feed_of(&episode), FEED_PROCESS,
+		    view_of(kib, sizeof(kib)));
+	tester_begin(&t, FEED_PROCESS, 0);
+	tester_drain(&t);
+	tap_ok(view_search(buf_view(&t.got), VIEW("\"reason\":\"disk\"")) < 100,
+	    "disk: the gap says why");
+	tester_end(&t);
+	disk.write_errno = 0;
+	for (i = 0; i < 4000; i++)
+		feed_add(feed_of(&episode), FEED_PROCESS,
+		    view_of(kib, sizeof(kib)));
+	log_set_fd(2);
+	if (buf_reserve(&said, 1 << 16) != SP_OK)
+		abort();
+	n = pread(fd, buf_tail(&said), 1 << 16, 0);
+	close(fd);
+	buf_grow(&said, n > 0 ? (size_t)n : 0);
+	rest = buf_view(&said);
+	while (view_split(&rest, '\n', &line))
+		lines++;
+	tap_ok(view_search(buf_view(&said),
+		   VIEW("state_dir is not written: "
+			"no space left")) < buf_len(&said) &&
+		view_search(buf_view(&said), VIEW("are written again")) <
+		    buf_len(&said) &&
+		lines == 3, /* and what is behind the last end */
+	    "disk: the log says it once, and when it is over: %.*s",
+	    VIEW_ARG(buf_view(&said)));
+	tap_ok(metrics_render(metrics, false, &out) == SP_OK &&
+		view_search(buf_view(&out),
+		    VIEW("sallyport_event_file_errors_total 0\n")) ==
+		    buf_len(&out) &&
+		view_search(buf_view(&out),
+		    VIEW("sallyport_event_file_errors_total ")) < buf_len(&out),
+	    "disk: and it is counted");
+	buf_clear(&out);
+	buf_clear(&said);
+	news(EPISODE_ENDED);
+	turn();
+}
+
 static void
 test_feed_over(void)
 {
@@ -459,7 +524,7 @@ test_feed_retention(void)
 	    "retention: all that is left of a file that cannot be read");
 	disk.read_errno = 0;
 	tap_ok(view_starts(buf_view(&all), VIEW("[{\"seq\":0,\"ts\":")) &&
-		view_search(buf_view(&all), VIEW("\"retention\"")) < 100 &&
+		view_search(buf_view(&all), VIEW("\"disk\"")) < 100 &&
 		buf_len(&all) > 500000,
 	    "retention: the rest is a gap");
 	buf_clear(&all);
@@ -576,7 +641,9 @@ main(void)
 {
 	loop = loop_new();
 	set = loop != NULL ? feed_set_new(loop, &disk_io) : NULL;
-	if (set == NULL)
+	metrics = metrics_new();
+	if (set == NULL || metrics == NULL ||
+	    feed_set_metrics(set, metrics) != SP_OK)
 		abort();
 	test_feed_order();
 	test_feed_limit();
@@ -585,11 +652,13 @@ main(void)
 	test_feed_over();
 	test_feed_restart();
 	test_feed_retention();
+	test_feed_disk();
 	test_feed_unreadable();
 	test_feed_many();
 	test_feed_memory_fails();
 	feed_set_free(set);
 	feed_set_free(NULL);
+	metrics_free(metrics);
 	loop_free(loop);
 	return tap_done();
 }

@@ -172,18 +172,23 @@ test_log_full(void)
 	    "full: what the file has is used again: %u", n);
 	tap_ok(l.write_errors > 3, "full: the disk was: %llu",
 	    (unsigned long long)l.write_errors);
+	tap_ok(l.write_rc == SP_E_NOSPC && l.broken == l.oldest,
+	    "full: and is, which is why the oldest are gone");
 	disk.room = 0;
 	for (i = 6000; i < 8000; i++)
 		all = log_put(&l, i, TYPE) == SP_OK && all;
 	n = log_count(&l, &first, &last, &good);
 	tap_ok(all && good && n > 1500,
 	    "full: there is room again, and more is kept: %u", n);
+	tap_is_int(l.write_rc, SP_OK, "full: it is no more");
 	disk.write_errno = EIO;
 	for (i = 8000; i < 9000; i++)
 		all = log_put(&l, i, TYPE) == SP_OK && all;
 	n = log_count(&l, &first, &last, &good);
 	tap_ok(all && good && n > 10 && n < 200 && last == 8999,
 	    "broken: the newest are kept, without a hole: %u", n);
+	tap_ok(l.write_rc != SP_OK && l.broken == l.oldest,
+	    "broken: which is known");
 	disk.write_errno = 0;
 	for (i = 9000; i < 9500; i++)
 		all = log_put(&l, i, TYPE) == SP_OK && all;
@@ -192,7 +197,16 @@ test_log_full(void)
 	tap_ok(all && good && n > 10 && n < 200 && last == 9499 &&
 		l.oldest == first,
 	    "broken: what cannot be read is told as not kept: %u", n);
+	tap_ok(l.write_rc == SP_OK && l.read_errors > 0 && l.broken == l.oldest,
+	    "broken: for that reason: %d, %llu, %llu", l.write_rc,
+	    (unsigned long long)l.read_errors, (unsigned long long)l.broken);
 	disk.read_errno = 0;
+	disk.write_errno = EIO;
+	for (i = 9500; i < 9999; i++)
+		all = log_put(&l, i, TYPE) == SP_OK && all;
+	feed_log_restart(&l);
+	tap_ok(all && l.write_rc != SP_OK && l.broken == 0,
+	    "broken: a reset does not mend it");
 	feed_log_clear(&l);
 	/* a kernel's own word */
 	memset(&disk, 0, sizeof(disk));
