@@ -181,6 +181,7 @@ struct lifecycle_run {
 	struct buf data;
 	uint64_t timeout_ms; /* 0: the environment's */
 	bool begun;
+	bool named; /* a reset that says which episode it means */
 	struct worker_call *call; /* asked of the worker */
 	struct episode_watch wait; /* for another's end, */
 	bool waiting; /* while this */

@@ -252,13 +252,19 @@ lifecycle_lease_new(struct gate *g, struct view env, bool shared,
 struct lifecycle_lease *
 lifecycle_lease_find(struct view env, struct view id)
 {
-	struct lifecycle_lease *l;
+	struct lifecycle_lease *l, *had = NULL;
 
-	LIST_FOREACH (l, &leases.live, link)
-		if (l->id[0] != '\0' && view_eq(view_str(l->id), id) &&
-		    view_eq(view_str(l->env), env))
+	/* who had one of that name comes after who has */
+	LIST_FOREACH (l, &leases.live, link) {
+		if (l->id[0] == '\0' || !view_eq(view_str(l->id), id) ||
+		    !view_eq(view_str(l->env), env))
+			continue;
+		if (l->ep != NULL)
 			return l;
-	return NULL;
+		if (had == NULL)
+			had = l;
+	}
+	return had;
 }
 
 struct lifecycle_lease *

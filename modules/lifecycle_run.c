@@ -302,56 +302,6 @@ run_on_made(void *arg, struct episode *ep, unsigned refusal, struct view what)
 		ask_worker(run);
 }
 
-static void
-make(struct lifecycle_run *run)
-{
-	struct lifecycle_lease *l = run->lease;
-	struct episode_set *set = gate_episodes(l->gate);
-	struct episode *ep;
-	int rc;
-
-	if (set == NULL) {
-		run_fail_rc(run, SP_E_GONE);
-		return;
-	}
-	ep = l->id[0] != '\0' ? episode_find(set, view_str(l->id)) : NULL;
-	if (ep != NULL && ep->state == EPISODE_ENDING) {
-		wait_for(run, ep);
-		return;
-	}
-	rc = episode_create(set, view_str(l->env), view_str(l->id), run_on_made,
-	    run, &ep);
-	if (rc == SP_OK)
-		lifecycle_lease_take(l, ep);
-	else
-		run_fail_rc(run, rc);
-}
-
-static void
-run_on_reset(void *arg, struct episode *ep, unsigned refusal, struct view what)
-{
-	struct lifecycle_run *run = arg;
-
-	if (run->lease->ep != ep)
-		run_fail_ended(run);
-	else if (refusal != 0)
-		run_fail_refused(run, refusal, what);
-	else
-		ask_worker(run);
-}
-
-/* What nothing has run in is as good as a new one. */
-static bool
-is_fresh(const struct lifecycle_lease *l)
-{
-	struct worker *w;
-
-	if (l->ep->used || l->ep->state != EPISODE_LIVE)
-		return false;
-	w = worker_of(l->ep);
-	return w == NULL || worker_state(w) != WORKER_FAILED;
-}
-
 /* Who has the one of that name, and what helps: 0; SP_E_*, nothing to say. */
 static int
 exists_why(const struct lifecycle_lease *l, struct view name, struct buf *out)
@@ -390,11 +340,66 @@ fail_exists(struct lifecycle_run *run, struct view name)
 	    lifecycle_lease_find(view_str(run->lease->env), name);
 	struct buf why = BUF_INIT(LIFECYCLE_WHY_MAX);
 
-	if (l == NULL || exists_why(l, name, &why) != SP_OK)
+	if (l == NULL || l == run->lease || exists_why(l, name, &why) != SP_OK)
 		run_fail_rc(run, SP_E_EXISTS);
 	else
 		run_finish(run, LIFECYCLE_EXISTS, buf_view(&why), VIEW_NONE);
 	buf_clear(&why);
+}
+
+static void
+make(struct lifecycle_run *run)
+{
+	struct lifecycle_lease *l = run->lease;
+	struct episode_set *set = gate_episodes(l->gate);
+	struct episode *ep;
+	int rc;
+
+	if (set == NULL) {
+		run_fail_rc(run, SP_E_GONE);
+		return;
+	}
+	ep = l->id[0] != '\0' ? episode_find(set, view_str(l->id)) : NULL;
+	if (ep != NULL && ep->state == EPISODE_ENDING) {
+		wait_for(run, ep);
+		return;
+	}
+	/* another's by now, and not asked for in this reset: any will do */
+	if (ep != NULL && !run->named)
+		l->id[0] = '\0';
+	rc = episode_create(set, view_str(l->env), view_str(l->id), run_on_made,
+	    run, &ep);
+	if (rc == SP_OK)
+		lifecycle_lease_take(l, ep);
+	else if (rc == SP_E_EXISTS)
+		fail_exists(run, view_str(l->id));
+	else
+		run_fail_rc(run, rc);
+}
+
+static void
+run_on_reset(void *arg, struct episode *ep, unsigned refusal, struct view what)
+{
+	struct lifecycle_run *run = arg;
+
+	if (run->lease->ep != ep)
+		run_fail_ended(run);
+	else if (refusal != 0)
+		run_fail_refused(run, refusal, what);
+	else
+		ask_worker(run);
+}
+
+/* What nothing has run in is as good as a new one. */
+static bool
+is_fresh(const struct lifecycle_lease *l)
+{
+	struct worker *w;
+
+	if (l->ep->used || l->ep->state != EPISODE_LIVE)
+		return false;
+	w = worker_of(l->ep);
+	return w == NULL || worker_state(w) != WORKER_FAILED;
 }
 
 /*
@@ -417,8 +422,12 @@ take_name(struct lifecycle_run *run)
 	    span.kind != JSCAN_STRING ||
 	    jscan_decode(&s, &span, &name, NULL) != SP_OK ||
 	    !ident_good(buf_view(&name)) ||
-	    view_eq(buf_view(&name), VIEW("-")) ||
-	    view_eq(buf_view(&name), view_str(l->id))) {
+	    view_eq(buf_view(&name), VIEW("-"))) {
+		buf_clear(&name);
+		return SP_OK;
+	}
+	run->named = true;
+	if (view_eq(buf_view(&name), view_str(l->id))) {
 		buf_clear(&name);
 		return SP_OK;
 	}

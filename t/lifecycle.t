@@ -553,6 +553,30 @@ def no_owner(d):
     d.gone("full")
 
 
+def renamed(d):
+    """An episode was ended, and somebody else has its name since."""
+    first, second = d.connect(), d.connect()
+    reset(first, episode_id="same")
+    step(first, n=1)
+    d.ctl("end", "same")
+    gate.until(lambda: len(d.episodes("full")) == 1, "its end")
+    reset(second, episode_id="same")
+    got = reset(first, episode_id="same")
+    tap.ok(fault(got, "episode_exists") and "somebody is connected" in
+           got["data"]["detail"]["cause"], "who asks for it is told", got)
+    tap.eq(reset(first, seed=5), observed({"seed": 5}),
+           "who asks for none has another")
+    ids = [e["id"] for e in d.episodes("full")]
+    mine = first.ask({"type": "state"})["session_id"]
+    tap.ok(mine in ids and mine != "same" and "same" in ids,
+           "with a name of its own", (mine, ids))
+    tap.eq(state(second)["own"], True, "the other is as it was")
+    for ws in first, second:
+        ws.send({"type": "close"})
+        ws.receive()
+    d.gone("full")
+
+
 def shared_session(d):
     sid = made(d, "/one/mcp")
     ws = d.connect(f"/shared?session_id={sid}")
@@ -623,6 +647,7 @@ with tempfile.TemporaryDirectory() as tmp:
         crash(daemon, conn)
         openenv_sessions(daemon)
         no_owner(daemon)
+        renamed(daemon)
         leaves(daemon)
         logged(daemon)
 tap.done()
