@@ -3,8 +3,10 @@
 
 #include "mcp_grader_tools.h"
 
+#include "base/b64.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "gate/feed.h"
 #include "gate/grading.h"
 #include "gate/worker.h"
@@ -227,6 +229,46 @@ on_diff(void *arg, enum grading_result r, struct view records, struct view what)
 		tools_fail(c, r, what);
 }
 
+/* How one stream of a program is told. */
+struct tools_keys {
+	const char *text, *base64, *truncated;
+};
+static const struct tools_keys stdout_keys = { "stdout", "stdout_b64",
+	"stdout_truncated" };
+static const struct tools_keys stderr_keys = { "stderr", "stderr_b64",
+	"stderr_truncated" };
+
+/*
+ * The text is there always, as openenvd's clients want it; beside it, what it
+ * cannot hold.
+ */
+static void
+tools_put_output(struct jwrite *w, const struct tools_keys *keys, struct view v,
+    bool cut)
+{
+	struct buf base64 = BUF_INIT(SIZE_MAX);
+	size_t n = v.n;
+
+	/* a character that was cut in two is not part of the first MiB */
+	while (cut && n > 0 && v.n - n < 3 && !utf8_valid(view_sub(v, 0, n)))
+		n--;
+	if (cut && utf8_valid(view_sub(v, 0, n)))
+		v = view_sub(v, 0, n);
+	jwrite_key(w, keys->text);
+	jwrite_string(w, v);
+	if (!utf8_valid(v)) {
+		if (b64_add(&base64, v) != SP_OK)
+			w->err = SP_E_NOMEM;
+		jwrite_key(w, keys->base64);
+		jwrite_string(w, buf_view(&base64));
+	}
+	if (cut) {
+		jwrite_key(w, keys->truncated);
+		jwrite_bool(w, true);
+	}
+	buf_clear(&base64);
+}
+
 static void
 on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
     struct view what)
@@ -236,19 +278,16 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 	struct jwrite w;
 
 	tools_over(c);
-	/* half of what it said is no verdict */
-	if (r != GRADING_OK || v->out_cut || v->err_cut) {
-		tools_fail(c, r == GRADING_OK ? GRADING_TOO_LARGE : r, what);
+	if (r != GRADING_OK) {
+		tools_fail(c, r, what);
 		return;
 	}
 	jwrite_init(&w, &value);
 	jwrite_object(&w);
 	jwrite_key(&w, "returncode");
 	jwrite_i64(&w, v->returncode);
-	jwrite_key(&w, "stdout");
-	jwrite_string(&w, v->out);
-	jwrite_key(&w, "stderr");
-	jwrite_string(&w, v->err);
+	tools_put_output(&w, &stdout_keys, v->out, v->out_cut);
+	tools_put_output(&w, &stderr_keys, v->err, v->err_cut);
 	jwrite_end_object(&w);
 	tools_value(c, jwrite_finish(&w), &value);
 }

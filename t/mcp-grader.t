@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The grader's door, while the agent tries to be the grader."""
+import base64
 import json
 import os
 import subprocess
@@ -22,6 +23,7 @@ TOKEN = "grader-token-0123456789"
 SECRET = f"the-answer-is-{os.getpid()}"
 ORACLE = """#!/bin/sh
 cat /openenvd/assets/solution.txt; cat /workspace/made; echo words >&2
+test ! -s /workspace/much || cat /workspace/much
 exit 3
 """
 
@@ -148,7 +150,8 @@ def grading(d, ep):
                "and why, and what to do")
     d.grade("run_process", name="none")
     tap.eq(d.data["reason"], "no_process", "a process that there is not")
-    want = {"returncode": 3, "stdout": SECRET + "made\n", "stderr": "words\n"}
+    want = {"returncode": 3, "stdout": SECRET + "made\n", "stderr": "words\n",
+            "links_removed": 1, "links_removed_paths": ["/workspace/o"]}
     tap.eq(d.grade("run_oracle"), want, "the oracle's verdict")
     tap.eq(d.grade("run_process", name="again"), want, "a process's")
     tap.eq(d.grade("get_full_state"),
@@ -171,6 +174,41 @@ def grading(d, ep):
              e.get("error", {}).get("code")) for e in got],
            [("mcp", "agent", None), ("mcp", "grader", None),
             ("step", "operator", "worker_error")], "by whom, and what failed")
+
+
+def verdicts(d, ep):
+    """What the agent leaves neither forges a verdict nor takes it away."""
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c",
+          "ln -sf /openenvd/assets/solution.txt made; ln -s kept x")
+    got = d.grade("run_oracle")
+    tap.eq((got["stdout"], got["links_removed"], got["links_removed_paths"]),
+           (SECRET, 2, ["/workspace/made", "/workspace/o"]),
+           "a link of the agent's to an asset is none for the oracle")
+    seen = [e["data"] for e in d.grade("get_trajectory")
+            if e["type"] == "process" and e["data"].get("side") == "oracle"]
+    tap.eq([e.get("links_removed") for e in seen][-2:], [2, 2],
+           "which is among the events")
+    for code, n, more in (("'x' * (2 << 20)", 1 << 20, {"stdout_truncated"}),
+                          ("'a' + '\\u20ac' * (1 << 20)", None,
+                           {"stdout_truncated"}),
+                          ("'\\1' * (2 << 20)", 1 << 20,
+                           {"stdout_truncated"})):
+        d.ctl("exec", "--in", ep, "--", "/usr/bin/python3", "-c",
+              "open('much', 'w').write(%s)" % code)
+        got = d.grade("run_oracle")
+        tap.ok(isinstance(got, dict) and got["returncode"] == 3 and
+               n in (None, len(got["stdout"])) and
+               more <= set(got) and "stdout_b64" not in got and
+               "stderr_truncated" not in got,
+               "of a flood the first MiB, and the status",
+               str(got)[:200] + str(d.data))
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c",
+          "rm -f made; printf 'm\\377\\n' >much")
+    got = d.grade("run_oracle")
+    tap.eq((got["stdout"], base64.b64decode(got["stdout_b64"])),
+           (SECRET + "m\ufffd\n", SECRET.encode() + b"m\xff\n"),
+           "output that is not UTF-8 is told as text, and as it is")
+    d.ctl("exec", "--in", ep, "--", "/bin/rm", "much", "x")
 
 
 def agent(d, ep):
@@ -275,6 +313,7 @@ def main():
         ep = out.rstrip("\n")
         tools(d)
         grading(d, ep)
+        verdicts(d, ep)
         agent(d, ep)
         deep(d, ep)
         resets(d, ep)
