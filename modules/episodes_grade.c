@@ -29,6 +29,7 @@ put_verdict(const struct grading_verdict *v, struct buf *out)
 	jwrite_bool(&w, v->out_cut);
 	jwrite_key(&w, "stderr_truncated");
 	jwrite_bool(&w, v->err_cut);
+	grading_put_links(&w, v);
 	jwrite_end_object(&w);
 	return jwrite_finish(&w);
 }

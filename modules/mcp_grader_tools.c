@@ -288,6 +288,7 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 	jwrite_i64(&w, v->returncode);
 	tools_put_output(&w, &stdout_keys, v->out, v->out_cut);
 	tools_put_output(&w, &stderr_keys, v->err, v->err_cut);
+	grading_put_links(&w, v);
 	jwrite_end_object(&w);
 	tools_value(c, jwrite_finish(&w), &value);
 }

@@ -574,6 +574,99 @@ def hard(d):
     clean(d, "hard", 0)
 
 
+LINKS = r"""
+import os
+os.chdir("/workspace")
+def link(to, *names):
+    for n in names:
+        os.symlink(to, n)
+A = "/openenvd/assets"
+# what stays
+link("hello", "s-file"); link("/workspace/dir", "s-dir")
+link("/usr/bin/python3", "s-python"); link("dir/new", "s-none")
+link("/usr/none", "s-none2"); link("none/../none2", "s-none3")
+link("s-file", "s-chain"); link("/dev/null", "s-null")
+os.makedirs("sub/deep"); link("../../hello", "sub/deep/s-up")
+link("../hello", "sub/s-up"); link("/usr/lib", "s-lib")
+# what does not
+link(A + "/solution.txt", "x-direct"); link("x-direct", "x-chain")
+link("../openenvd/assets/solution.txt", "x-up")
+link("../../../../../.." + A, "x-dir"); link("x-dir/solution.txt", "w-via")
+link("/", "x-root"); link("..", "x-above"); link("/openenvd", "x-openenvd")
+link("/proc/self/root" + A + "/solution.txt", "x-magic")
+link("/proc/self/fd/3", "x-fd"); link("/dev/fd/3", "x-devfd")
+link("/dev/stdin", "x-stdin"); link("/dev", "x-dev"); link("/proc", "x-proc")
+link("/proc/self/cwd/hello", "x-cwd"); link("x-loop", "x-loop")
+link("/tmp/made", "x-tmp"); link("/tmp", "x-tmp2"); link("/home", "x-home")
+link("/home/oracle/made", "x-home2"); link("/dev/shm/made", "x-shm")
+link("none/../../openenvd/assets/solution.txt", "x-later")
+link("hello/../../openenvd/assets/solution.txt", "x-file")
+link("s-lib/../../openenvd/assets/solution.txt", "x-lib")
+link("../openenvd/assets/solution.txt", "sub/x-copied")
+link("n" * 300, "x-long"); link("gone-1/../../tmp/x", "x-gone")
+link(A + "/none", "x-none"); link(A, b"x-\xff\n")
+os.makedirs("sub/shut"); link(A, "sub/shut/x-shut"); os.chmod("sub/shut", 0)
+os.rename("gone", "kept"); link(A + "/solution.txt", "gone")
+"""
+
+
+def links(d):
+    """A link of the agent's leads the oracle to nothing that is its own."""
+    me = d.new()
+    rc, out, err = d.py(me, LINKS)
+    tap.eq((rc, out), (0, b""), f"links of all kinds {err[-300:]}")
+    d.oracle("find /workspace -type l | sort; test -e /workspace/gone && "
+             "echo gone; cat /workspace/x-* /workspace/sub/*/x-* "
+             "2>/dev/null; cat /workspace/s-chain; exit 3")
+    v = d.verdict(me)
+    if not isinstance(v, dict):
+        tap.ok(False, "links: a verdict", v)
+        return
+    names = {x.rsplit("/", 1)[-1] for x in v["stdout"].split("\n")}
+    tap.eq({x for x in names if x[:2] in ("x-", "w-") or x == "gone"}, set(),
+           "no link leads to an asset, to /proc or to what is the oracle's")
+    tap.eq({x for x in names if x.startswith("s-")},
+           {"s-file", "s-dir", "s-python", "s-none", "s-none2", "s-none3",
+            "s-chain", "s-null", "s-up", "s-lib"}, "all others are there")
+    tap.ok(SECRET not in v["stdout"] and "hello" in v["stdout"] and
+           v["returncode"] == 3, "the oracle is led to none, and goes on", v)
+    told = v["links_removed_paths"]
+    tap.eq((v["links_removed"], len(told)), (31, 8),
+           "the verdict tells how many there were, and the first")
+    tap.ok("/workspace/gone" in told and all(
+        x.startswith("/workspace/") for x in told), "by their paths", told)
+    rc, _, err = d.grade(me)
+    tap.ok(rc == 3 and b"taken out" in err and b"31" in err,
+           "and so does sallyportctl", err)
+    tap.eq(d.grade(me, "steps")[:2], (0, b"graded\n"), "a process's, too")
+    v = json.loads(d.ctl("grade", "--json", me, "steps")[1])
+    tap.eq(v["links_removed"], 31, "with the same")
+    tap.eq(d.sh(me, "readlink x-direct")[1],
+           b"/openenvd/assets/solution.txt\n", "the workspace keeps its own")
+    d.end(me)
+    me = d.new()
+    # a folder of the seed that was moved whole, with its links
+    d.sh(me, "ln -s ../hello dir/l; ln -s / top; "
+         "printf x >\"$(printf 'n\\377')\"; rm \"$(printf 'n\\377')\"; "
+         "ln -s /proc \"$(printf 'n\\377')\"")
+    v = d.verdict(me)
+    tap.eq(v.get("links_removed_paths"),
+           ["/workspace/n\udcff", "/workspace/top"],
+           "a name that is not UTF-8 is told as it is")
+    d.end(me)
+    me = d.new()
+    d.py(me, "import os\nos.chdir('/workspace')\nn = 0\ntry:\n"
+         " while True:\n  n += 1; os.symlink('/openenvd', 'l%d' % n)\n"
+         "except OSError: pass\nos.unlink('l1'); os.unlink('hello')\n"
+         "os.symlink('/openenvd', 'hello')\n")
+    d.oracle("find /workspace -type l")
+    v = d.verdict(me)
+    tap.ok(isinstance(v, dict) and v["stdout"] == "" and
+           v["links_removed"] > 300, "a workspace full of them is graded", v)
+    d.end(me)
+    clean(d, "links", 0)
+
+
 PLANT = r"""
 mkdir -p .git hooks logs/verifier
 for f in json.py sitecustomize.py conftest.py usercustomize.py python3 sh; do
@@ -862,7 +955,7 @@ def main():
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
             for test in (honest, several, pairs, races, moments, paths, hard,
-                         forgery, evil, resets, deaths):
+                         links, forgery, evil, resets, deaths):
                 if wanted(test):
                     test(d)
         if wanted(timeouts):

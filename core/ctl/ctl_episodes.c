@@ -583,6 +583,28 @@ print_output(FILE *to, struct view all, struct view name, struct view name_b64)
 	buf_clear(&raw);
 }
 
+/* What the verdict does not show, and what it was not shown. */
+static void
+print_lost(struct view all)
+{
+	struct view n = ctl_record_get(all, VIEW("links_removed"));
+	struct view paths = ctl_record_get(all, VIEW("links_removed_paths"));
+
+	if (view_eq(ctl_record_get(all, VIEW("stdout_truncated")),
+		VIEW("true")))
+		(void)fprintf(stderr,
+		    "sallyportctl: of its standard output, the first MiB\n");
+	if (view_eq(ctl_record_get(all, VIEW("stderr_truncated")),
+		VIEW("true")))
+		(void)fprintf(stderr,
+		    "sallyportctl: of its standard error, the first MiB\n");
+	if (n.n > 0)
+		(void)fprintf(stderr,
+		    "sallyportctl: links that led out of the workspace and "
+		    "were taken out before it was judged: %.*s, first %.*s\n",
+		    VIEW_ARG(n), VIEW_ARG(paths));
+}
+
 /* Its exit status becomes ours, as a shell's: 128 and the signal. */
 static int
 print_verdict(struct view all)
@@ -593,6 +615,7 @@ print_verdict(struct view all)
 
 	print_output(stdout, all, VIEW("stdout"), VIEW("stdout_b64"));
 	print_output(stderr, all, VIEW("stderr"), VIEW("stderr_b64"));
+	print_lost(all);
 	if (num_u64(view_from(v, killed ? 1 : 0), 0, 255, &n) != SP_OK)
 		return EXIT_USAGE;
 	if (print(VIEW_NONE) != 0)

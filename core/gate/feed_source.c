@@ -113,6 +113,8 @@ tell_process(struct feed *f, const struct episode_news *n)
 	put_u64(&s, "pid", p->pid);
 	put_str(&s, "process", p->name);
 	put_str(&s, "side", side_name(p->side));
+	if (p->links_n > 0)
+		put_u64(&s, "links_removed", p->links_n);
 	if (exits) {
 		put_returncode(&s, &p->exit);
 		put_str(&s, "end", end_name(p->exit.end));

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "gate/episode_file.h"
+#include "gate/path_json.h"
 #include "gate/process.h"
 #include "ipc/wire.h"
 
@@ -32,6 +33,8 @@ struct grading {
 	struct process *p; /* of a run, while it lives */
 	struct buf out, err;
 	bool out_cut, err_cut;
+	uint32_t links_n;
+	struct buf links;
 };
 
 /* ---- its life --------------------------------------------------------------- */
@@ -57,6 +60,7 @@ grading_free(struct grading *g)
 	loop_task_free(g->later);
 	buf_clear(&g->out);
 	buf_clear(&g->err);
+	buf_clear(&g->links);
 	mem_free(g);
 }
 
@@ -136,6 +140,7 @@ grading_new(struct episode *ep, enum grading_kind kind,
 	g->arg = arg;
 	buf_init(&g->out, GRADING_OUTPUT_MAX);
 	buf_init(&g->err, GRADING_OUTPUT_MAX);
+	buf_init(&g->links, SANDBOX_LINKS_TEXT);
 	g->later = loop_task_new(episode_loop(ep), grading_on_later, g);
 	if (g->later == NULL) {
 		mem_free(g);
@@ -371,6 +376,16 @@ on_started(void *arg, uint32_t pid)
 }
 
 static void
+on_links(void *arg, uint32_t n, struct view paths)
+{
+	struct grading *g = arg;
+
+	g->links_n = n;
+	/* without memory only their number is told */
+	(void)!buf_add_view(&g->links, paths);
+}
+
+static void
 on_not_started(void *arg, unsigned stage, int number, struct view what)
 {
 	struct grading *g = arg;
@@ -433,6 +448,8 @@ on_exited(void *arg, const struct process_exit *e)
 		.err = buf_view(&g->err),
 		.out_cut = g->out_cut,
 		.err_cut = g->err_cut,
+		.links_n = g->links_n,
+		.links = buf_view(&g->links),
 	};
 
 	g->p = NULL;
@@ -448,8 +465,38 @@ on_exited(void *arg, const struct process_exit *e)
 					      : VIEW_NONE);
 }
 
+void
+grading_put_links(struct jwrite *w, const struct grading_verdict *v)
+{
+	struct buf path = BUF_INIT(SANDBOX_LINKS_TEXT + 64);
+	struct buf text = BUF_INIT(SANDBOX_LINKS_TEXT * 8);
+	struct view rest = v->links, one;
+	unsigned n = 0;
+
+	if (v->links_n == 0)
+		return;
+	jwrite_key(w, "links_removed");
+	jwrite_u64(w, v->links_n);
+	jwrite_key(w, "links_removed_paths");
+	jwrite_array(w);
+	while (n++ < GRADING_LINKS_MAX && view_split(&rest, '\0', &one) &&
+	    one.n > 0) {
+		buf_truncate(&path, 0);
+		buf_truncate(&text, 0);
+		if (buf_add_str(&path, CONF_ENV_WORKSPACE "/") != SP_OK ||
+		    buf_add_view(&path, one) != SP_OK ||
+		    path_json_put(buf_view(&path), &text) != SP_OK)
+			break;
+		jwrite_raw(w, buf_view(&text));
+	}
+	jwrite_end_array(w);
+	buf_clear(&path);
+	buf_clear(&text);
+}
+
 static const struct process_events events = {
 	.started = on_started,
+	.links = on_links,
 	.not_started = on_not_started,
 	.output = on_output,
 	.writable = on_writable,

@@ -7,6 +7,7 @@
 
 #include "conf/conf_env.h"
 #include "gate/episode.h"
+#include "json/jwrite.h"
 
 /* Where assets are, by kind or by their path beneath the directory. */
 #define GRADING_ASSETS "/openenvd/assets"
@@ -33,7 +34,17 @@ struct grading_verdict {
 	int returncode; /* as Python's: -N for signal N */
 	struct view out, err; /* bytes, borrowed */
 	bool out_cut, err_cut; /* there was more than GRADING_OUTPUT_MAX */
+	uint32_t links_n; /* taken out of the copy that was judged */
+	struct view links; /* paths beneath the workspace, each with its NUL */
 };
+
+enum { GRADING_LINKS_MAX = 8 }; /* of which the paths are told */
+
+/*
+ * Members of the object that w has open, when links were taken out:
+ * "links_removed", how many, and "links_removed_paths", the first few.
+ */
+void grading_put_links(struct jwrite *w, const struct grading_verdict *v);
 
 struct grading_done {
 	/* of grading_read: text, borrowed.  Called once, then it is over. */

@@ -1,48 +1,12 @@
 /* What changed in a workspace, as graders are told. */
 #include "config.h"
 
-#include "base/utf8.h"
 #include "gate/mcp.h"
+#include "gate/path_json.h"
 #include "ipc/sandbox_msg.h"
 #include "ipc/wire.h"
-#include "json/jwrite.h"
 
 enum { CHANGE_PATH_MAX = 4096 + 64 }; /* with the workspace before it */
-
-/* A string of JSON that keeps bytes which are not UTF-8. */
-static int
-put_path(struct buf *out, struct view path)
-{
-	struct buf part = BUF_INIT(CHANGE_PATH_MAX * 6 + 16);
-	struct view rest;
-	struct jwrite w;
-	uint32_t cp;
-	size_t i = 0, from = 0;
-	unsigned n;
-	int rc = buf_add_char(out, '"');
-
-	while (rc == SP_OK && i <= path.n) {
-		rest = view_from(path, i);
-		n = rest.n > 0 ? utf8_decode(rest, &cp) : 0;
-		if (n > 0) {
-			i += n;
-			continue;
-		}
-		buf_reset(&part, SIZE_MAX);
-		jwrite_init(&w, &part);
-		jwrite_string(&w, view_sub(path, from, i - from));
-		rc = jwrite_finish(&w);
-		if (rc == SP_OK)
-			rc = buf_add_view(out,
-			    view_sub(buf_view(&part), 1, buf_len(&part) - 2));
-		if (rc == SP_OK && rest.n > 0)
-			rc = buf_printf(out, "\\udc%02x",
-			    (unsigned)(unsigned char)rest.p[0]);
-		from = ++i;
-	}
-	buf_clear(&part);
-	return rc == SP_OK ? buf_add_char(out, '"') : rc;
-}
 
 /* What a change is to clients of openenvd, and what stands there now. */
 static int
@@ -62,7 +26,7 @@ put_change(struct buf *out, struct view path, const struct sandbox_change *c)
 	int rc = buf_add_str(out, "{\"path\":");
 
 	if (rc == SP_OK)
-		rc = put_path(out, path);
+		rc = path_json_put(path, out);
 	if (rc == SP_OK)
 		rc = buf_printf(out, ",\"kind\":\"%s\"", kind);
 	/* a file that can be read is the usual, and says no more */

@@ -520,11 +520,20 @@ heard_started(struct process *p, struct channel_msg *m, struct wire *w)
 		.process = p,
 	};
 
+	struct view paths = VIEW_NONE;
+
 	(void)m;
 	p->pid = wire_u32(w);
-	if (wire_done(w) != SP_OK || p->started)
+	if (w->n > 0 && p->side == SANDBOX_ORACLE) {
+		p->links_n = wire_u32(w);
+		paths = wire_bytes(w);
+	}
+	if (wire_done(w) != SP_OK || p->started ||
+	    (paths.n > 0 && paths.p[paths.n - 1] != '\0'))
 		return SP_E_PROTO;
 	p->started = true;
+	if (p->links_n > 0 && p->events != NULL && p->events->links != NULL)
+		p->events->links(p->arg, p->links_n, paths);
 	p->ep->used_us = episode_wall_us();
 	episode_tell(p->ep, &n);
 	if (p->events != NULL)

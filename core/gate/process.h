@@ -42,6 +42,11 @@ struct process_events {
 	void (*closed)(void *arg, enum process_stream stream);
 	/* what is done costs by the line: a little of it is told at once */
 	bool lines;
+	/*
+	 * before it has started: links were taken out of the copy that it judges; NULL:
+	 * nobody cares.  paths: beneath the workspace, each with its NUL
+	 */
+	void (*links)(void *arg, uint32_t n, struct view paths);
 };
 
 struct process {
@@ -64,6 +69,7 @@ struct process {
 	struct loop_timer *linger;
 	char *name; /* argv[0], or given: for news */
 	uint32_t pid; /* inside */
+	uint32_t links_n; /* taken out of the copy that it judges */
 	const struct process_events *events;
 	void *arg;
 };

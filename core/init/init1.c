@@ -29,13 +29,14 @@ enum { NETWORK_MS = 60 * 1000 }; /* as long as a slot may take to build */
 struct result {
 	int rc;
 	struct sbox_why why;
+	struct sbox_links links;
 };
 
 int
-init1_result(struct sbox_why *w, int sock, int *ruleset)
+init1_result(struct sbox *b, struct sbox_why *w, int sock)
 {
 	struct result r;
-	int rc = fdmsg_recv(sock, &r, sizeof(r), ruleset);
+	int rc = fdmsg_recv(sock, &r, sizeof(r), &b->ruleset);
 
 	if (rc != SP_OK) {
 		(void)sbox_why_errno(w, ECHILD,
@@ -44,8 +45,9 @@ init1_result(struct sbox_why *w, int sock, int *ruleset)
 	}
 	if (r.rc != SP_OK)
 		*w = r.why;
-	else if (*ruleset < 0)
+	else if (b->ruleset < 0)
 		return sbox_why_errno(w, EPROTO, "no ruleset");
+	b->links = r.links;
 	return r.rc;
 }
 
@@ -162,6 +164,9 @@ build(struct sbox *b, struct sbox_why *w, int sock, int *ruleset)
 		rc = set_hostname(b, w);
 	if (rc == SP_OK)
 		rc = sbox_root_build(b, w);
+	/* nothing of the graded runs from here to the oracle's start */
+	if (rc == SP_OK)
+		rc = sbox_links_remove(b, w);
 	if (rc == SP_OK)
 		rc = sbox_why_stage(w, SANDBOX_STAGE_LANDLOCK);
 	if (rc == SP_OK)
@@ -263,6 +268,7 @@ init1_main(struct sbox *b, int sock)
 	r.rc = build(b, &r.why, sock, &ruleset);
 	if (r.rc == SP_OK)
 		r.rc = settle(b, &r.why, &sock, &ruleset);
+	r.links = b->links;
 	if (fdmsg_send(sock, &r, sizeof(r), r.rc == SP_OK ? ruleset : -1) !=
 		SP_OK ||
 	    r.rc != SP_OK)

@@ -22,10 +22,9 @@ void init1_main(struct sbox *b, int sock) __attribute__((noreturn));
 int init1_network(int sock, int netns) must_check;
 
 /*
- * The keeper's half of the result.
- * Owner:   *ruleset is the caller's.
+ * The keeper's half of the result: b->ruleset and b->links.
  * Returns: 0; SP_E_GONE the child died; SP_E_* with *w.
  */
-int init1_result(struct sbox_why *w, int sock, int *ruleset) must_check;
+int init1_result(struct sbox *b, struct sbox_why *w, int sock) must_check;
 
 #endif

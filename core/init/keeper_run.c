@@ -53,15 +53,20 @@ say_stdio(struct keeper_proc *p, enum run_stdio which)
 static void
 say_started(struct keeper_proc *p)
 {
+	const struct sbox_links *l = &p->k->box.links;
 	struct buf *b;
 	int i;
 
 	for (i = 0; i < RUN_STDIO; i++)
 		say_stdio(p, (enum run_stdio)i);
 	b = keeper_body(p->k);
-	if (wire_put_u32(b, p->handle) == SP_OK &&
-	    wire_put_u32(b, p->inside) == SP_OK)
-		keeper_send(p->k, MESSAGE_KEEPER_STARTED, b, -1);
+	if (wire_put_u32(b, p->handle) != SP_OK ||
+	    wire_put_u32(b, p->inside) != SP_OK ||
+	    (l->n > 0 &&
+		(wire_put_u32(b, l->n) != SP_OK ||
+		    wire_put_bytes(b, view_of(l->text, l->used)) != SP_OK)))
+		return;
+	keeper_send(p->k, MESSAGE_KEEPER_STARTED, b, -1);
 }
 
 static uint64_t

@@ -195,7 +195,7 @@ await_init(struct sbox *b, struct sbox_why *w)
 	if (n <= 0)
 		return sbox_why_errno(w, n == 0 ? ETIMEDOUT : errno,
 		    "pid 1 is not ready");
-	return init1_result(w, b->lifeline, &b->ruleset);
+	return init1_result(b, w, b->lifeline);
 }
 
 static int

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/arena.h"
+#include "init/sbox_links.h"
 #include "init/sbox_why.h"
 #include "ipc/sandbox_msg.h"
 #include "os/cgroup.h"
@@ -32,6 +33,7 @@ struct sbox {
 	struct buf filter, init_filter; /* seccomp: of workloads, of pid 1 */
 	char folder[32]; /* the workspace of a local one; empty: none */
 	bool folder_lent; /* by another keeper, whose it is to remove */
+	struct sbox_links links; /* taken out of the copy, of an oracle's */
 	int ruleset; /* Landlock's, as every process inside gets it */
 	int lifeline; /* to pid 1: it leaves when this closes */
 	int init_pidfd;

@@ -18,6 +18,7 @@
 enum {
 	SPACE_OWN_BYTES = 256 * 1024, /* of the scratch itself */
 	SPACE_OWN_INODES = 64,
+	SPACE_COPY_INODES = 64, /* of a full copy from which links are taken */
 };
 
 /* Read-only, and the sandbox's own. */
@@ -82,6 +83,8 @@ make_scratch(struct sbox *b, struct sbox_why *w)
 	if (b->give[SANDBOX_FD_WORKSPACE] < 0 && b->give[SANDBOX_FD_DISK] < 0) {
 		t.bytes += b->spec->workspace_bytes;
 		t.inodes += b->spec->workspace_inodes;
+		if (b->give[SANDBOX_FD_UPPER] >= 0)
+			t.inodes += SPACE_COPY_INODES;
 	}
 	rc = sbox_mount_tmpfs(w, &t, &b->scratch);
 	if (rc == SP_OK)

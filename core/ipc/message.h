@@ -168,7 +168,10 @@ enum message_type {
 				  all is undone, GONE follows */
 	MESSAGE_KEEPER_STDIO, /* fd; u32 handle, u8 0 stdin, 1 stdout, 2 stderr,
 				 3 event pipe */
-	MESSAGE_KEEPER_STARTED, /* u32 handle, u32 pid inside */
+	MESSAGE_KEEPER_STARTED, /* u32 handle, u32 pid inside; of an oracle from
+				   whose copy links were taken out: u32 how
+				   many, bytes their paths beneath the
+				   workspace, each with its NUL, as fit */
 	MESSAGE_KEEPER_NOT_STARTED, /* u32 handle, u8 enum sandbox_stage, u32
 				       errno, bytes what */
 	MESSAGE_KEEPER_EXITED, /* u32 handle, u8 enum sandbox_end, u8 status,
@@ -235,7 +238,8 @@ enum message_type {
 				      KEEPER_FILE_DONE */
 	MESSAGE_EPISODE_FILE_DATA, /* fd; u32 slot, u32 generation, u32 request */
 	MESSAGE_PROCESS_STDIO, /* fd; u32 slot, u32 generation, u32 handle, u8 */
-	MESSAGE_PROCESS_STARTED, /* u32 slot, u32 generation, u32 handle, u32 */
+	MESSAGE_PROCESS_STARTED, /* u32 slot, u32 generation, then as
+				    KEEPER_STARTED */
 	MESSAGE_PROCESS_NOT_STARTED, /* u32 slot, u32 generation, then as
 					KEEPER_NOT_STARTED */
 	MESSAGE_PROCESS_EXITED, /* u32 slot, u32 generation, then as

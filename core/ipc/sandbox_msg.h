@@ -14,6 +14,7 @@ enum {
 	SANDBOX_MSG_LIST_MAX = 4096, /* entries of one list */
 	SANDBOX_MSG_PATH_MAX = 4095,
 	SANDBOX_MSG_NAME_MAX = 64,
+	SANDBOX_LINKS_TEXT = 8 * 1024, /* paths in KEEPER_STARTED */
 };
 
 /*

@@ -125,6 +125,7 @@ static const struct process_events events = {
 	on_exited,
 	NULL,
 	false,
+	NULL,
 };
 
 static void

@@ -505,7 +505,12 @@ test_grader_run(void)
 	const struct grading_verdict good = { .returncode = -9,
 		.out = VIEW_INIT("o\n"),
 		.err = VIEW_INIT("\xff") };
-	const struct grading_verdict cut = { .out_cut = true };
+	/* a character that was cut in two is left out */
+	const struct grading_verdict cut = { .returncode = 4,
+		.out = VIEW_INIT("a\xe2\x82"),
+		.out_cut = true,
+		.links_n = 3,
+		.links = VIEW_INIT("x\0\xff\0") };
 	struct mux_stream *s;
 
 	begin();
@@ -515,13 +520,19 @@ test_grader_run(void)
 	turn();
 	is(s, 200,
 	    ENVELOPE("{\\\"returncode\\\":-9,\\\"stdout\\\":\\\"o\\\\n\\\","
-		     "\\\"stderr\\\":\\\"\xef\xbf\xbd\\\"}"),
+		     "\\\"stderr\\\":\\\"\xef\xbf\xbd\\\","
+		     "\\\"stderr_b64\\\":\\\"/w==\\\"}"),
 	    "a verdict");
 	s = G("grader.run_process", "{\"name\":\"rubric\"}");
 	tap_ok(view_eq(buf_view(&grade.what), VIEW("rubric")), "a process");
 	grade.done->verdict(grade.arg, GRADING_OK, &cut, VIEW_NONE);
 	turn();
-	is(s, 200, FAILED("too_large"), "half an output is no verdict");
+	is(s, 200,
+	    ENVELOPE("{\\\"returncode\\\":4,\\\"stdout\\\":\\\"a\\\","
+		     "\\\"stdout_truncated\\\":true,\\\"stderr\\\":\\\"\\\","
+		     "\\\"links_removed\\\":3,\\\"links_removed_paths\\\":["
+		     "\\\"/workspace/x\\\",\\\"/workspace/\\\\udcff\\\"]}"),
+	    "of what was cut, its beginning");
 	s = G("grader.get_full_state", "{}");
 	tap_ok(w.open && w.op == WORKER_STATE, "the state");
 	says(WORKER_OK, "{\"episode_id\":\"e\",\"step_count\":2}");
