@@ -15,25 +15,36 @@
 
 enum {
 	TOOLS_VALUE_MAX = 64 * 1024 * 1024, /* JSON text of one value */
-	TOOLS_PATH_MAX = 4096,
+	TOOLS_ROOM = 16 * 1024 * 1024, /* of a list, as text in its envelope */
+	TOOLS_PATH_MAX = 4096 + 64, /* with the workspace before it */
 };
 
 #define INVALID "Invalid parameters"
 #define SCHEMA "see the tool's inputSchema in tools/list"
 
-/* A call that waits for its answer, one of the three. */
+/* What a call was told. */
+struct tools_args {
+	struct buf text; /* the row's member */
+	struct buf after;
+	int64_t limit, since; /* 0: none */
+};
+
+/* A call that waits for its answer, one of the two first. */
 struct tools_wait {
 	struct grading *grading;
 	struct worker_call *wc;
+	struct buf after; /* of fs_diff */
+	uint64_t limit;
 };
 
 struct tools_row {
 	const char *name;
 	const char *description;
 	const char *properties; /* of its arguments, JSON */
-	const char *member; /* the only argument; NULL: none */
+	const char *member; /* a text; NULL: none */
 	bool required, privileged;
-	void (*call)(struct mcp_call *c, struct view arg);
+	bool after, limit, since; /* those are taken, too: since a number */
+	void (*call)(struct mcp_call *c, const struct tools_args *a);
 };
 
 static const struct mcp_grader_conf *
@@ -135,11 +146,15 @@ mcp_grader_tools_envelope(struct view value, struct buf *out)
 static void
 tools_value(struct mcp_call *c, int rc, struct buf *value)
 {
+	const struct episode *ep = mcp_call_episode(c);
 	struct buf out = BUF_INIT(TOOLS_VALUE_MAX);
 
 	if (rc == SP_OK)
 		rc = mcp_grader_tools_envelope(buf_view(value), &out);
 	buf_clear(value);
+	if (rc != SP_OK)
+		log_warn("episode %s: a value for the grader is not told: %s",
+		    ep != NULL ? ep->id : "-", err_str(rc));
 	if (rc == SP_OK)
 		mcp_own_result(c, buf_view(&out));
 	else
@@ -158,8 +173,11 @@ static void
 tools_over(struct mcp_call *c)
 {
 	void **ctx = mcp_call_ctx(c);
+	struct tools_wait *t = *ctx;
 
-	mem_free(*ctx);
+	if (t != NULL)
+		buf_clear(&t->after);
+	mem_free(t);
 	*ctx = NULL;
 }
 
@@ -220,11 +238,16 @@ on_diff(void *arg, enum grading_result r, struct view records, struct view what)
 	struct mcp_call *c = arg;
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 	const struct mcp_grader_conf *conf = tools_conf(mcp_call_request(c));
+	const struct tools_wait *t = *mcp_call_ctx(c);
+	const struct mcp_page page = { buf_view(&t->after), t->limit,
+		TOOLS_ROOM };
+	int rc = r == GRADING_OK
+	    ? mcp_change_list(records, &conf->fs_read, &page, &value)
+	    : SP_OK;
 
 	tools_over(c);
 	if (r == GRADING_OK)
-		tools_value(c, mcp_change_list(records, &conf->fs_read, &value),
-		    &value);
+		tools_value(c, rc, &value);
 	else
 		tools_fail(c, r, what);
 }
@@ -368,8 +391,9 @@ mcp_grader_tools_readable(const struct conf_list *globs, struct view path)
 }
 
 static void
-call_read(struct mcp_call *c, struct view path)
+call_read(struct mcp_call *c, const struct tools_args *a)
 {
+	struct view path = buf_view(&a->text);
 	struct tools_wait *t;
 	struct episode *ep;
 
@@ -388,8 +412,9 @@ call_read(struct mcp_call *c, struct view path)
 }
 
 static void
-call_diff(struct mcp_call *c, struct view since)
+call_diff(struct mcp_call *c, const struct tools_args *a)
 {
+	struct view since = buf_view(&a->text);
 	struct tools_wait *t;
 	struct episode *ep;
 
@@ -398,8 +423,14 @@ call_diff(struct mcp_call *c, struct view since)
 		return;
 	}
 	t = tools_wait(c, &ep);
-	if (t != NULL)
-		tools_asked(c, grading_diff(ep, &grading_done, c, &t->grading));
+	if (t == NULL)
+		return;
+	t->limit = (uint64_t)a->limit;
+	buf_init(&t->after, TOOLS_PATH_MAX);
+	tools_asked(c,
+	    buf_add_view(&t->after, buf_view(&a->after)) != SP_OK
+		? SP_E_NOMEM
+		: grading_diff(ep, &grading_done, c, &t->grading));
 }
 
 /* A process with trust privileged has that name. */
@@ -418,8 +449,9 @@ is_privileged(const struct mcp_call *c, struct view name)
 }
 
 static void
-call_run(struct mcp_call *c, struct view name)
+call_run(struct mcp_call *c, const struct tools_args *a)
 {
+	struct view name = buf_view(&a->text);
 	struct tools_wait *t;
 	struct episode *ep;
 
@@ -436,7 +468,7 @@ call_run(struct mcp_call *c, struct view name)
 }
 
 static void
-call_oracle(struct mcp_call *c, struct view none)
+call_oracle(struct mcp_call *c, const struct tools_args *none)
 {
 	struct tools_wait *t;
 	struct episode *ep;
@@ -449,7 +481,7 @@ call_oracle(struct mcp_call *c, struct view none)
 }
 
 static void
-call_state(struct mcp_call *c, struct view none)
+call_state(struct mcp_call *c, const struct tools_args *none)
 {
 	static const struct worker_ask ask = { .op = WORKER_STATE,
 		.whose = WORKER_GRADERS };
@@ -468,40 +500,66 @@ call_state(struct mcp_call *c, struct view none)
 }
 
 static void
-call_trajectory(struct mcp_call *c, struct view none)
+call_trajectory(struct mcp_call *c, const struct tools_args *a)
 {
+	const struct feed_page page = { (uint64_t)a->since, (uint64_t)a->limit,
+		TOOLS_ROOM };
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 	struct episode *ep = mcp_call_episode(c);
 	struct feed *f = ep != NULL ? feed_of(ep) : NULL;
 
-	(void)none;
 	if (f != NULL)
-		tools_value(c, feed_all(f, &value), &value);
+		tools_value(c, feed_all(f, &page, &value), &value);
 	else
 		tools_not_begun(c, SP_E_GONE);
 }
 
+#define LIMIT "\"limit\":{\"type\":\"integer\",\"minimum\":1}"
+
 static const struct tools_row rows[] = {
-	{ "grader.read_file",
-	    "Read a UTF-8 text file of the workspace or of the assets.",
-	    "\"path\":{\"type\":\"string\"}", "path", true, false, call_read },
-	{ "grader.fs_diff",
-	    "List what the episode created, modified or deleted in the "
-	    "workspace.",
-	    "\"since\":{\"type\":\"string\",\"enum\":[\"reset\"]}", "since",
-	    false, false, call_diff },
-	{ "grader.run_oracle",
-	    "Run the oracle on a copy of the workspace and return its "
-	    "verdict.",
-	    "", NULL, false, true, call_oracle },
-	{ "grader.run_process",
-	    "Run a privileged process on a copy of the workspace.",
-	    "\"name\":{\"type\":\"string\"}", "name", true, true, call_run },
-	{ "grader.get_full_state", "Return the environment's full state.", "",
-	    NULL, false, false, call_state },
-	{ "grader.get_trajectory",
-	    "Return all events of the episode that are retained.", "", NULL,
-	    false, false, call_trajectory },
+	{ .name = "grader.read_file",
+	    .description = "Read a UTF-8 text file of the workspace or of the "
+			   "assets.",
+	    .properties = "\"path\":{\"type\":\"string\"}",
+	    .member = "path",
+	    .required = true,
+	    .call = call_read },
+	{ .name = "grader.fs_diff",
+	    .description = "List what the episode created, modified or deleted "
+			   "in the workspace.",
+	    .properties =
+		"\"since\":{\"type\":\"string\",\"enum\":[\"reset\"]},"
+		"\"after\":{\"type\":\"string\"}," LIMIT,
+	    .member = "since",
+	    .after = true,
+	    .limit = true,
+	    .call = call_diff },
+	{ .name = "grader.run_oracle",
+	    .description = "Run the oracle on a copy of the workspace and "
+			   "return its verdict.",
+	    .properties = "",
+	    .privileged = true,
+	    .call = call_oracle },
+	{ .name = "grader.run_process",
+	    .description = "Run a privileged process on a copy of the "
+			   "workspace.",
+	    .properties = "\"name\":{\"type\":\"string\"}",
+	    .member = "name",
+	    .required = true,
+	    .privileged = true,
+	    .call = call_run },
+	{ .name = "grader.get_full_state",
+	    .description = "Return the environment's full state.",
+	    .properties = "",
+	    .call = call_state },
+	{ .name = "grader.get_trajectory",
+	    .description = "Return all events of the episode that are "
+			   "retained.",
+	    .properties =
+		"\"since\":{\"type\":\"integer\",\"minimum\":0}," LIMIT,
+	    .limit = true,
+	    .since = true,
+	    .call = call_trajectory },
 };
 
 static const struct tools_row *
@@ -553,17 +611,60 @@ tools_list(const struct gate_request *r, struct buf *out)
 	return rc;
 }
 
-/*
- * The one argument, and no others; a path may have any bytes, as
- * grader.fs_diff tells them: 0; SP_E_SYNTAX; SP_E_NOMEM.
- */
+/* Which of a call's arguments it is: 0 none, or a bit. */
+enum { ARG_TEXT = 1, ARG_AFTER = 2, ARG_LIMIT = 4, ARG_SINCE = 8 };
+
+static unsigned
+tools_which(const struct tools_row *t, const struct jscan *s,
+    const struct jscan_span *key)
+{
+	if (t->member != NULL && jscan_is(s, key, view_str(t->member)))
+		return ARG_TEXT;
+	if (t->after && jscan_is(s, key, VIEW("after")))
+		return ARG_AFTER;
+	if (t->limit && jscan_is(s, key, VIEW("limit")))
+		return ARG_LIMIT;
+	if (t->since && jscan_is(s, key, VIEW("since")))
+		return ARG_SINCE;
+	return 0;
+}
+
 static int
-tools_argument(const struct tools_row *t, const struct jrpc *m,
-    const struct jscan_span *args, struct buf *out)
+tools_number(const struct jscan *s, const struct jscan_span *val, int64_t least,
+    int64_t *out)
+{
+	if (val->kind != JSCAN_NUMBER || jscan_i64(s, val, out) != SP_OK ||
+	    *out < least)
+		return SP_E_SYNTAX;
+	return SP_OK;
+}
+
+/* A path may have any bytes, as grader.fs_diff tells them. */
+static int
+tools_argument(unsigned which, const struct jscan *s,
+    const struct jscan_span *val, struct tools_args *a)
+{
+	struct buf *b = which == ARG_TEXT ? &a->text : &a->after;
+	int rc;
+
+	if (which == ARG_LIMIT)
+		return tools_number(s, val, 1, &a->limit);
+	if (which == ARG_SINCE)
+		return tools_number(s, val, 0, &a->since);
+	if (which == 0)
+		return SP_E_SYNTAX;
+	rc = jscan_decode_bytes(s, val, b);
+	return rc == SP_OK && buf_len(b) == 0 ? SP_E_SYNTAX : rc;
+}
+
+/* Those of the row, each once, and no others: 0; SP_E_SYNTAX; SP_E_NOMEM. */
+static int
+tools_arguments(const struct tools_row *t, const struct jrpc *m,
+    const struct jscan_span *args, struct tools_args *a)
 {
 	struct jscan_span key, val;
+	unsigned seen = 0, which;
 	struct jscan s;
-	bool seen = false;
 	int rc = SP_OK;
 
 	if (args->kind == JSCAN_NONE)
@@ -574,17 +675,15 @@ tools_argument(const struct tools_row *t, const struct jrpc *m,
 		return SP_E_SYNTAX;
 	while (rc == SP_OK && jscan_member(&s, &key) == 1 &&
 	    jscan_skip(&s, &val) == SP_OK) {
-		if (seen || t->member == NULL ||
-		    !jscan_is(&s, &key, view_str(t->member)))
+		which = tools_which(t, &s, &key);
+		if ((seen & which) != 0)
 			return SP_E_SYNTAX;
-		seen = true;
-		rc = jscan_decode_bytes(&s, &val, out);
+		seen |= which;
+		rc = tools_argument(which, &s, &val, a);
 	}
-	if (rc == SP_OK && seen && buf_len(out) == 0)
-		return SP_E_SYNTAX;
-	if (rc == SP_OK && t->required && !seen)
-		return SP_E_SYNTAX;
-	return rc;
+	return rc == SP_OK && t->required && (seen & ARG_TEXT) == 0
+	    ? SP_E_SYNTAX
+	    : rc;
 }
 
 static void
@@ -592,17 +691,19 @@ tools_call(struct mcp_call *c, struct view tool, const struct jrpc *m,
     const struct jscan_span *args)
 {
 	const struct tools_row *t = tools_find(mcp_call_request(c), tool);
-	struct buf arg = BUF_INIT(TOOLS_PATH_MAX);
+	struct tools_args a = { .text = BUF_INIT(TOOLS_PATH_MAX),
+		.after = BUF_INIT(TOOLS_PATH_MAX) };
 	/* whoever asks has found it in tools_has() */
-	int rc = t != NULL ? tools_argument(t, m, args, &arg) : SP_E_SYNTAX;
+	int rc = t != NULL ? tools_arguments(t, m, args, &a) : SP_E_SYNTAX;
 
 	if (rc == SP_OK)
-		t->call(c, buf_view(&arg));
+		t->call(c, &a);
 	else if (rc == SP_E_NOMEM)
 		tools_not_begun(c, rc);
 	else
 		tools_refuse(c, INVALID, "bad_arguments", SCHEMA);
-	buf_clear(&arg);
+	buf_clear(&a.text);
+	buf_clear(&a.after);
 }
 
 static void

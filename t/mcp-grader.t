@@ -260,6 +260,70 @@ def agent(d, ep):
            "inside there is the agent's door alone" + err)
 
 
+def floods(d, ep):
+    """However much there is, all of it can be had, in pieces."""
+    d.ctl("exec", "--in", ep, "--", "/usr/bin/python3", "-c", """
+import os
+os.chdir("/workspace"); os.mkdir("f")
+for i in range(20000):
+    os.close(os.open("f/%05d" % i + "\\1" * 240, os.O_CREAT | os.O_WRONLY))
+open("zz", "w").close()
+""")
+    got, seen, after = [], [], {}
+    for _ in range(9):
+        got = d.grade("fs_diff", **after)
+        if not isinstance(got, list) or not got[-1].get("truncated"):
+            break
+        seen += got[:-1]
+        after = {"after": got[-1]["next"]}
+    tap.ok(isinstance(got, list) and len(seen) > 5000 and
+           seen[-1]["path"] == after["after"], "a large diff is cut, and says "
+           "so", (len(seen), str(got)[:200], d.data))
+    seen += got
+    names = [x["path"] for x in seen]
+    tap.ok(names == sorted(names) and len(set(names)) == len(names) and
+           sum(x.startswith("/workspace/f/") for x in names) == 20000 and
+           "/workspace/zz" in names, "and has all, piece by piece",
+           (len(names), names[-1:]))
+    got = d.grade("fs_diff", since="reset", after="/workspace/f/19998", limit=1)
+    tap.eq([(x["path"][:18], x["kind"], x.get("truncated", False))
+            for x in got], [("/workspace/f/19998", "create", False),
+                            ("/workspace", "modify", True)],
+           "as many as are asked for")
+    tap.eq(d.grade("fs_diff", after="/workspace/zz"), [], "or none is left")
+    for args in ({"limit": 0}, {"limit": "1"}, {"limit": 1.5}, {"after": 1},
+                 {"after": ""}, {"since": "x"}, {"x": 1}):
+        tap.eq((d.grade("fs_diff", **args), d.data["reason"]),
+               ((-32602, "Invalid parameters"), "bad_arguments"),
+               f"not {args}")
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c",
+          "rm -rf f; head -c 400000 /dev/zero | tr '\\0' '\\1' >zz")
+    whole = events_of(d, {})
+    got = d.grade("get_trajectory", since=whole[3]["seq"], limit=2)
+    tap.eq([x["seq"] for x in got], [x["seq"] for x in whole[3:6]],
+           "events from a number on")
+    tap.eq((got[2]["type"], got[2]["data"]["reason"]), ("gap", "truncated"),
+           "with a word that more follow")
+    tap.eq(len({x["seq"] for x in whole}), len(whole), "each once")
+    tap.eq(d.grade("get_trajectory", since=1 << 40), [], "or none as yet")
+    for args in ({"since": -1}, {"since": "0"}, {"limit": 0}, {"after": "x"}):
+        tap.eq(d.grade("get_trajectory", **args),
+               (-32602, "Invalid parameters"), f"not {args}")
+    d.ctl("exec", "--in", ep, "--", "/bin/rm", "zz")
+
+
+def events_of(d, args):
+    """All that is kept, piece by piece."""
+    out = []
+    while True:
+        got = d.grade("get_trajectory", **args)
+        cut = got[-1] if got and got[-1]["type"] == "gap" else None
+        if cut is None or cut["data"]["reason"] != "truncated":
+            return out + got
+        out += got[:-1]
+        args = {"since": cut["seq"]}
+
+
 def deep(d, ep):
     """Directories in directories hide nothing of what lies above them."""
     d.ctl("exec", "--in", ep, "--", "/usr/bin/python3", "-c", """
@@ -315,6 +379,7 @@ def main():
         grading(d, ep)
         verdicts(d, ep)
         agent(d, ep)
+        floods(d, ep)
         deep(d, ep)
         resets(d, ep)
         same_token(folder)

@@ -630,15 +630,47 @@ feed_read(struct feed *f, struct feed_reader *r, struct buf *out)
 	return rc;
 }
 
+/* Behind what there is already: 1 there is no room for it. */
+static int
+feed_page_put(const struct feed_page *page, struct feed_log_event *ev,
+    uint64_t *n, size_t *used, struct buf *out)
+{
+	size_t before = buf_len(out);
+	int rc = *n > 0 ? buf_add_char(out, ',') : SP_OK;
+
+	if (rc == SP_OK)
+		rc = feed_put_event(ev, 0, out);
+	if (rc != SP_OK)
+		return rc;
+	*used += jwrite_again_bytes(view_from(buf_view(out), before));
+	if (*n == 0 || (*used <= page->room && *n != page->limit)) {
+		(*n)++;
+		return SP_OK;
+	}
+	buf_truncate(out, before);
+	return 1;
+}
+
+/* That so many are not there, from that number on. */
+static int
+feed_page_gap(uint64_t seq, uint64_t us, uint64_t lost, const char *reason,
+    bool first, struct buf *out)
+{
+	struct feed_log_event gap = { .seq = seq, .us = us };
+	int rc = first ? SP_OK : buf_add_char(out, ',');
+
+	return rc == SP_OK ? feed_put_missing(&gap, lost, reason, 0, out) : rc;
+}
+
 int
-feed_all(struct feed *f, struct buf *out)
+feed_all(struct feed *f, const struct feed_page *page, struct buf *out)
 {
 	struct feed_log *l = &f->log;
 	struct feed_log_at at = { .block = 0 };
-	struct feed_log_event ev, gap;
+	struct feed_log_event ev;
 	unsigned budget;
-	size_t before = buf_len(out);
-	uint64_t next = 0;
+	size_t before = buf_len(out), used = 0;
+	uint64_t next = page->since, n = 0;
 	int rc = buf_add_char(out, '[');
 
 	while (rc == SP_OK) {
@@ -647,19 +679,22 @@ feed_all(struct feed *f, struct buf *out)
 		rc = feed_log_get(l, &at, ~0U, &budget, &ev);
 		if (rc != SP_OK)
 			break;
-		if (buf_len(out) > before + 1)
-			rc = buf_add_char(out, ',');
-		if (rc == SP_OK && next < l->oldest) {
-			gap = (struct feed_log_event){ .seq = next,
-				.us = l->oldest_us };
-			rc = feed_put_missing(&gap, l->oldest - next,
-			    feed_gone_reason(l, next), 0, out);
-			if (rc == SP_OK)
-				rc = buf_add_char(out, ',');
+		if (ev.seq < page->since)
+			continue;
+		if (next < l->oldest) {
+			rc = feed_page_gap(next, l->oldest_us, l->oldest - next,
+			    feed_gone_reason(l, next), n == 0, out);
+			n++;
 		}
 		if (rc == SP_OK)
-			rc = feed_put_event(&ev, 0, out);
+			rc = feed_page_put(page, &ev, &n, &used, out);
 		next = ev.seq + 1;
+		if (rc != 1)
+			continue;
+		rc = feed_page_gap(ev.seq, ev.us, feed_next(f) - ev.seq,
+		    "truncated", false, out);
+		if (rc == SP_OK)
+			rc = SP_E_AGAIN;
 	}
 	if (rc == SP_E_AGAIN)
 		rc = buf_add_char(out, ']');

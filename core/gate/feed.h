@@ -119,8 +119,18 @@ void feed_read_stop(struct feed_reader *r); /* of one that reads, or not */
  */
 int feed_read(struct feed *f, struct feed_reader *r,
     struct buf *out) must_check;
-/* All that is kept, as one JSON array: 0; SP_E_LIMIT; SP_E_NOMEM. */
-int feed_all(struct feed *f, struct buf *out) must_check;
+/*
+ * What is kept, as one JSON array.  When there is more than page allows the
+ * last element is a gap, "truncated", with the number that comes next.
+ * Returns: 0; SP_E_LIMIT; SP_E_NOMEM.
+ */
+struct feed_page {
+	uint64_t since; /* the first number */
+	uint64_t limit; /* events at most; 0 as many as there is room for */
+	size_t room; /* for the array as a string of JSON once more */
+};
+int feed_all(struct feed *f, const struct feed_page *page,
+    struct buf *out) must_check;
 
 /* ---- for the gate ----------------------------------------------------------- */
 

@@ -148,11 +148,18 @@ void mcp_own_error(struct mcp_call *c, const struct mcp_fault *f);
 /*
  * Records of struct sandbox_change as a JSON array of those whose path in
  * /workspace one of the patterns matches, appended.  A path that is not UTF-8
- * has lone surrogates for its bytes, as Python's os.fsdecode() has them.
+ * has lone surrogates for its bytes, as Python's os.fsdecode() has them.  When
+ * there are more than page allows, a last element says so: a change of
+ * /workspace with "truncated":true and as "next" the last path that was told.
  * Returns: 0; SP_E_NOMEM; SP_E_LIMIT; SP_E_PROTO they make no sense.
  */
+struct mcp_page {
+	struct view after; /* a path: only what comes behind it */
+	uint64_t limit; /* changes at most; 0 as many as there is room for */
+	size_t room; /* for the list as a string of JSON once more */
+};
 int mcp_change_list(struct view records, const struct conf_list *globs,
-    struct buf *out) must_check;
+    const struct mcp_page *page, struct buf *out) must_check;
 /* Whether the location's patterns let a tool be seen and called. */
 bool mcp_visible(const struct gate_request *r, struct view tool);
 

@@ -306,8 +306,21 @@ mcp_own_result(struct mcp_call *c, struct view result)
 {
 	struct buf out = BUF_INIT(MCP_ANSWER_MAX * 2);
 	int rc = jrpc_put_result(&out, buf_view(&c->id), result);
+	const struct mcp_fault f = { JRPC_INTERNAL_ERROR, DOOR_FAILED,
+		rc == SP_E_LIMIT ? "too_large" : "no_memory", VIEW_NONE,
+		rc == SP_E_LIMIT ? "an answer may have 34 MiB: ask for less"
+				 : "the gateway has no memory for it: try "
+				   "again later" };
 
-	mcp_call_end(c, rc == SP_OK ? "ok" : "error", &out, rc);
+	if (rc == SP_OK) {
+		mcp_call_end(c, "ok", &out, rc);
+		return;
+	}
+	log_warn("episode %s: an answer of %zu bytes to %.*s is not given: %s",
+	    c->client->episode, result.n, VIEW_ARG(buf_view(&c->tool)),
+	    err_str(rc));
+	buf_clear(&out);
+	mcp_own_error(c, &f);
 }
 
 void

@@ -1,10 +1,13 @@
 /* What changed in a workspace, as graders are told. */
 #include "config.h"
 
+#include <string.h>
+
 #include "gate/mcp.h"
 #include "gate/path_json.h"
 #include "ipc/sandbox_msg.h"
 #include "ipc/wire.h"
+#include "json/jwrite.h"
 
 enum { CHANGE_PATH_MAX = 4096 + 64 }; /* with the workspace before it */
 
@@ -34,17 +37,62 @@ put_change(struct buf *out, struct view path, const struct sandbox_change *c)
 		rc = buf_printf(out, ",\"type\":\"%s\"", types[c->type]);
 	if (rc == SP_OK && (c->flags & SANDBOX_CHANGE_UNREADABLE) != 0)
 		rc = buf_add_str(out, ",\"unreadable\":true");
+	if (rc == SP_OK && (c->flags & SANDBOX_CHANGE_UNCOMPARED) != 0)
+		rc = buf_add_str(out, ",\"uncompared\":true");
 	return rc == SP_OK ? buf_add_char(out, '}') : rc;
+}
+
+static int
+put_more(struct buf *out, struct view last)
+{
+	int rc = buf_add_str(out,
+	    "{\"path\":\"" CONF_ENV_WORKSPACE "\",\"kind\":\"modify\","
+	    "\"type\":\"directory\",\"truncated\":true,\"next\":");
+
+	if (rc == SP_OK)
+		rc = path_json_put(last, out);
+	return rc == SP_OK ? buf_add_char(out, '}') : rc;
+}
+
+/* Whether it comes behind that path, in the order of bytes. */
+static bool
+is_behind(struct view path, struct view after)
+{
+	size_t n = path.n < after.n ? path.n : after.n;
+	int c = n > 0 ? memcmp(path.p, after.p, n) : 0;
+
+	return c > 0 || (c == 0 && path.n > after.n);
+}
+
+/* The next one; 1: there is no more room for it, and it is not there. */
+static int
+put_next(const struct mcp_page *page, uint64_t n, struct view path,
+    const struct sandbox_change *c, size_t *used, struct buf *out)
+{
+	size_t before = buf_len(out);
+	int rc = n > 0 ? buf_add_char(out, ',') : SP_OK;
+
+	if (rc == SP_OK)
+		rc = put_change(out, path, c);
+	if (rc != SP_OK)
+		return rc;
+	*used += jwrite_again_bytes(view_from(buf_view(out), before));
+	if (n == 0 || (*used <= page->room && n != page->limit))
+		return SP_OK;
+	buf_truncate(out, before);
+	return 1;
 }
 
 int
 mcp_change_list(struct view records, const struct conf_list *globs,
-    struct buf *out)
+    const struct mcp_page *page, struct buf *out)
 {
+	struct buf last = BUF_INIT(CHANGE_PATH_MAX);
 	struct buf path = BUF_INIT(CHANGE_PATH_MAX);
 	struct sandbox_change c;
 	struct wire w;
-	size_t n = 0;
+	size_t used = 0;
+	uint64_t n = 0;
 	int rc = buf_add_char(out, '['), got = SP_OK;
 
 	wire_init(&w, records);
@@ -53,14 +101,24 @@ mcp_change_list(struct view records, const struct conf_list *globs,
 		rc = buf_add_str(&path, CONF_ENV_WORKSPACE "/");
 		if (rc == SP_OK)
 			rc = buf_add_view(&path, c.path);
-		if (rc != SP_OK || !door_match_any(globs, buf_view(&path)))
+		if (rc != SP_OK || !is_behind(buf_view(&path), page->after) ||
+		    !door_match_any(globs, buf_view(&path)))
 			continue;
-		if (n++ > 0)
-			rc = buf_add_char(out, ',');
+		rc = put_next(page, n, buf_view(&path), &c, &used, out);
+		if (rc != SP_OK)
+			break;
+		n++;
+		buf_reset(&last, SIZE_MAX);
+		rc = buf_add_view(&last, buf_view(&path));
+	}
+	if (rc == 1) {
+		rc = buf_add_char(out, ',');
 		if (rc == SP_OK)
-			rc = put_change(out, buf_view(&path), &c);
+			rc = put_more(out, buf_view(&last));
+		got = SP_E_EOF;
 	}
 	buf_clear(&path);
+	buf_clear(&last);
 	if (rc == SP_OK && got != SP_E_EOF)
 		rc = SP_E_PROTO;
 	return rc == SP_OK ? buf_add_char(out, ']') : rc;

@@ -239,6 +239,18 @@ jwrite_string(struct jwrite *w, struct view v)
 		quoted(w, v);
 }
 
+size_t
+jwrite_again_bytes(struct view text)
+{
+	size_t i, n = text.n;
+
+	/* of what is not ASCII, U+2028 and the like become six of three */
+	for (i = 0; i < text.n; i++)
+		n += text.p[i] == '"' || text.p[i] == '\\' ||
+		    (unsigned char)text.p[i] >= 0x80;
+	return n;
+}
+
 void
 jwrite_cstr(struct jwrite *w, const char *s)
 {

@@ -43,6 +43,8 @@ void jwrite_end_array(struct jwrite *w);
 void jwrite_key(struct jwrite *w, const char *key); /* plain ASCII */
 void jwrite_string(struct jwrite *w, struct view v);
 void jwrite_cstr(struct jwrite *w, const char *s); /* NULL: null */
+/* Bytes, at most, that JSON text takes as a string of JSON once more. */
+size_t jwrite_again_bytes(struct view text);
 void jwrite_u64(struct jwrite *w, uint64_t v);
 void jwrite_i64(struct jwrite *w, int64_t v);
 /* Shortest form that reads back as the same double; not finite: null. */

@@ -13,6 +13,9 @@ static struct loop *loop;
 static struct feed_set *set;
 static struct metrics *metrics;
 static struct episode episode;
+static const struct feed_page whole = { .room = SIZE_MAX };
+static const struct feed_page two = { 2, 2, SIZE_MAX };
+static const struct feed_page little = { .room = 1 };
 
 static void
 on_stop(void *arg)
@@ -131,6 +134,30 @@ add_process(const char *s)
 }
 
 static void
+test_feed_pages(struct buf *all)
+{
+	tap_is_int(feed_all(feed_of(&episode), &two, all), SP_OK,
+	    "feed: two from a number on");
+	tap_ok(view_starts(buf_view(all), VIEW("[{\"seq\":2,")) &&
+		view_search(buf_view(all), VIEW("},{\"seq\":4,")) <
+		    buf_len(all) &&
+		view_ends(buf_view(all),
+		    VIEW("\"type\":\"gap\",\"data\":{\"lost\":3,"
+			 "\"reason\":\"truncated\"}}]")),
+	    "feed: and that there are more");
+	buf_clear(all);
+	tap_is_int(feed_all(feed_of(&episode), &little, all), SP_OK,
+	    "feed: without room");
+	tap_ok(view_starts(buf_view(all), VIEW("[{\"seq\":0,")) &&
+		view_search(buf_view(all), VIEW("},{\"seq\":1,")) <
+		    buf_len(all) &&
+		view_search(buf_view(all), VIEW("},{\"seq\":2,")) ==
+		    buf_len(all),
+	    "feed: one, and that there are more");
+	buf_clear(all);
+}
+
+static void
 test_feed_order(void)
 {
 	struct tester t, u;
@@ -189,15 +216,17 @@ test_feed_order(void)
 	    "feed: what is no JSON is a gap, to who reads both");
 	tap_is_int((long long)feed_next(feed_of(&episode)), 7,
 	    "feed: the next number");
-	tap_is_int(feed_all(feed_of(&episode), &all), SP_OK, "feed: all of it");
+	tap_is_int(feed_all(feed_of(&episode), &whole, &all), SP_OK,
+	    "feed: all of it");
 	tap_ok(view_starts(buf_view(&all), VIEW("[")) &&
 		view_ends(buf_view(&all), VIEW("]")) &&
 		view_search(buf_view(&all), VIEW("}},{\"seq\":1,\"ts\":")) <
 		    buf_len(&all),
 	    "feed: is one array");
 	buf_clear(&all);
+	test_feed_pages(&all);
 	buf_init(&all, 64);
-	tap_is_int(feed_all(feed_of(&episode), &all), SP_E_LIMIT,
+	tap_is_int(feed_all(feed_of(&episode), &whole, &all), SP_E_LIMIT,
 	    "feed: or too much");
 	tap_is_int((long long)buf_len(&all), 0, "feed: then nothing");
 	buf_clear(&all);
@@ -520,7 +549,7 @@ test_feed_retention(void)
 	tap_ok(good && gaps == 1 && t.rc == SP_E_LIMIT,
 	    "retention: from memory and file, in order");
 	disk.read_errno = EIO;
-	tap_is_int(feed_all(feed_of(&episode), &all), SP_OK,
+	tap_is_int(feed_all(feed_of(&episode), &whole, &all), SP_OK,
 	    "retention: all that is left of a file that cannot be read");
 	disk.read_errno = 0;
 	tap_ok(view_starts(buf_view(&all), VIEW("[{\"seq\":0,\"ts\":")) &&
