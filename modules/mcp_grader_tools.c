@@ -339,13 +339,19 @@ static void
 on_state(void *arg, enum worker_result result, struct view body)
 {
 	struct mcp_call *c = arg;
+	const struct episode *ep = mcp_call_episode(c);
 	struct buf value = BUF_INIT(TOOLS_VALUE_MAX);
 
 	tools_over(c);
 	if (result == WORKER_OK)
 		tools_value(c, buf_add_view(&value, body), &value);
 	else
-		tools_error(c, &state_causes[result], VIEW_NONE);
+		tools_error(c,
+		    result == WORKER_GONE && ep != NULL &&
+			    ep->state == EPISODE_RESETTING
+			? &causes[GRADING_RESET]
+			: &state_causes[result],
+		    VIEW_NONE);
 }
 
 static const struct worker_caller state_caller = { .done = on_state };
@@ -495,8 +501,9 @@ call_state(struct mcp_call *c, const struct tools_args *none)
 		return;
 	w = worker_of(ep);
 	tools_asked(c,
-	    w == NULL ? SP_E_GONE
-		      : worker_call(w, &ask, &state_caller, c, &t->wc));
+	    !grading_may(ep) ? SP_E_STATE
+		: w == NULL  ? SP_E_GONE
+			     : worker_call(w, &ask, &state_caller, c, &t->wc));
 }
 
 static void

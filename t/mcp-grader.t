@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
@@ -344,8 +345,45 @@ for i in range(9000):
            "and by diff", (rc, err))
 
 
+def while_reset(d, ep):
+    """Until env/reset is answered there is nothing to judge."""
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c", "mkfifo go; chmod 666 go")
+    t = threading.Thread(target=d.ctl, args=("worker", ep, "reset",
+                                             '{"hold": true}'))
+    t.start()
+    gate.until(lambda: d.ctl("read", ep, "begun")[0] == 0, "env/reset")
+    for tool, args in (("run_oracle", {}), ("get_full_state", {}),
+                       ("fs_diff", {}), ("run_process", {"name": "again"}),
+                       ("read_file", {"path": "/workspace/kept"})):
+        got = d.grade(tool, **args)
+        tap.eq((got, d.data["reason"]),
+               ((-32603, "Environment operation failed"), "not_live"),
+               f"{tool} while the worker resets the episode")
+    rc, _, err = d.ctl("grade", ep)
+    tap.ok(rc == 125 and "409" in err, "nor by sallyportctl", (rc, err))
+    d.ctl("exec", "--in", ep, "--", "/bin/sh", "-c", "echo >go")
+    t.join()
+    tap.eq(d.grade("get_full_state")["episode_id"], "rich", "and then")
+    tap.eq(d.grade("run_oracle")["returncode"], 3, "there is")
+
+
 def resets(d, ep):
-    tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
+    seen, stop = [], threading.Event()
+
+    def asks():
+        while not stop.is_set():
+            got = d.grade("get_full_state")
+            seen.append("ok" if isinstance(got, dict) else d.data["reason"])
+
+    t = threading.Thread(target=asks)
+    t.start()
+    for _ in range(4):
+        gate.until(lambda n=len(seen): len(seen) > n, "a question")
+        tap.eq(d.ctl("reset", ep)[0], 0, "a reset")
+    stop.set()
+    t.join()
+    tap.ok(set(seen) <= {"ok", "not_live", "reset"},
+           "a state that is asked for meanwhile", set(seen))
     tap.eq(d.grade("fs_diff"), [], "nothing is left of it")
     d.ctl("end", ep)
     got = d.grade("fs_diff")
@@ -381,6 +419,7 @@ def main():
         agent(d, ep)
         floods(d, ep)
         deep(d, ep)
+        while_reset(d, ep)
         resets(d, ep)
         same_token(folder)
     tap.done()

@@ -11,6 +11,7 @@
 #include "gate/episode_file.h"
 #include "gate/path_json.h"
 #include "gate/process.h"
+#include "gate/worker.h"
 #include "ipc/wire.h"
 
 enum {
@@ -153,6 +154,14 @@ grading_new(struct episode *ep, enum grading_kind kind,
 	return g;
 }
 
+bool
+grading_may(struct episode *ep)
+{
+	const struct worker *w = worker_of(ep);
+
+	return ep->state == EPISODE_LIVE && (w == NULL || !worker_resets(w));
+}
+
 /* ---- files ------------------------------------------------------------------ */
 
 static enum grading_result
@@ -235,7 +244,7 @@ grading_read(struct episode *ep, struct view path,
 	struct grading *g;
 	int rc = SP_OK;
 
-	if (ep->state != EPISODE_LIVE)
+	if (!grading_may(ep))
 		return SP_E_STATE;
 	g = grading_new(ep, GRADING_READS, done, arg);
 	if (g == NULL)
@@ -353,7 +362,7 @@ grading_diff(struct episode *ep, const struct grading_done *done, void *arg,
 	struct grading *g;
 	int rc;
 
-	if (ep->state != EPISODE_LIVE)
+	if (!grading_may(ep))
 		return SP_E_STATE;
 	g = grading_new(ep, GRADING_DIFFS, done, arg);
 	if (g == NULL)
@@ -522,7 +531,7 @@ grading_run(struct episode *ep, struct view process,
 	struct grading *g;
 	int rc;
 
-	if (ep->state != EPISODE_LIVE)
+	if (!grading_may(ep))
 		return SP_E_STATE;
 	if (runs_of(ep) >= GRADING_AT_ONCE)
 		return SP_E_LIMIT;

@@ -65,10 +65,15 @@ struct grading_done {
  * Context: reactor's loop; nothing blocks.  grading_forget() takes an answer
  *          back.
  * Owner:   *out is gone with its answer.
- * Returns: 0, the answer follows; SP_E_STATE the episode is not LIVE; SP_E_GONE
+ * Returns: 0, the answer follows; SP_E_STATE not grading_may(); SP_E_GONE
  *          the helper is away; SP_E_NOMEM; SP_E_LIMIT too many at once.
  */
 struct grading;
+/*
+ * Whether it is LIVE, and its worker is not about to reset it: until that is
+ * answered there is nothing to judge.
+ */
+bool grading_may(struct episode *ep);
 /* path: absolute; /workspace/... or /openenvd/assets/NAME. */
 int grading_read(struct episode *ep, struct view path,
     const struct grading_done *done, void *arg,

@@ -444,6 +444,17 @@ worker_state(const struct worker *w)
 	return w->state;
 }
 
+bool
+worker_resets(const struct worker *w)
+{
+	const struct worker_call *c;
+
+	TAILQ_FOREACH (c, &w->waiting, link)
+		if (c->op == WORKER_RESET)
+			return true;
+	return w->current != NULL && w->current->op == WORKER_RESET;
+}
+
 struct view
 worker_why(const struct worker *w)
 {

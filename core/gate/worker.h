@@ -92,6 +92,8 @@ struct worker_watch {
  */
 struct worker *worker_of(struct episode *ep);
 enum worker_state worker_state(const struct worker *w);
+/* Whether it has a WORKER_RESET to answer: what it makes is not there yet. */
+bool worker_resets(const struct worker *w);
 /* Why it failed, and the tail of its standard error (bounded); may be empty. */
 struct view worker_why(const struct worker *w);
 struct view worker_stderr(const struct worker *w);
