@@ -340,6 +340,10 @@ for i in range(9000):
            cut[0]["path"] == "/workspace" + "/d" * 1921,
            "9000 directories deep: cut, and all else is told",
            (got if not by else cut, len(by)))
+    rc, out, err = d.ctl("diff", ep)
+    tap.ok("A file      cheat\n" in out and
+           "A(unreadable) directory d/d/" in out,
+           "the text of diff says where it could not look", out[-300:])
     rc, out, err = d.ctl("diff", "--json", ep)
     tap.ok(rc == 0 and '"cheat"' in out and '"unreadable":true' in out,
            "and by diff", (rc, err))

@@ -351,7 +351,13 @@ print_change(struct view line)
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (view_eq(kind, view_str(kinds[i])))
 			sign = "AMDR"[i];
-	(void)printf("%c ", sign);
+	/* nobody looked: said where it cannot be taken for a name */
+	if (ctl_record_get(line, VIEW("unreadable")).n > 0)
+		(void)printf("%c(unreadable) ", sign);
+	else if (ctl_record_get(line, VIEW("uncompared")).n > 0)
+		(void)printf("%c(uncompared) ", sign);
+	else
+		(void)printf("%c ", sign);
 	print_string(ctl_record_get(line, VIEW("type")), 9);
 	if (path.n == 0) {
 		(void)fputs("base64:", stdout);
