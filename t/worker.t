@@ -526,8 +526,58 @@ def beside(d):
         d.ctl("end", ep)
 
 
+def example(folder):
+    """The model for authors outlives whatever an agent calls and leaves."""
+    file = os.path.join(folder, "counter")
+    with open(os.path.join(ROOT, "contrib", "examples", "counter.py"),
+              encoding="utf-8") as f:
+        code = f.read().replace("/workspace/counter", file)
+    p = subprocess.Popen([sys.executable, "-c", code], text=True,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL)
+
+    def ask(method, params="{}"):
+        p.stdin.write('{"jsonrpc":"2.0","id":7,"method":%s,"params":%s}\n'
+                      % (method, params))
+        p.stdin.flush()
+        got = json.loads(p.stdout.readline() or "{}")
+        return got.get("id"), "result" in got
+
+    def increment(by):
+        return ask('"tools/call"', '{"name":"increment","arguments":%s}' % by)
+
+    tap.eq(ask('"env/reset"'), (7, True), "the example is reset")
+    tap.none([by[:9] for by in ("9" * 5000, "1e999", "NaN", '"x"', "null", "[]",
+                                "[" * 500 + "]" * 500, '"' + "9" * 5000 + '"')
+              if increment('{"by":%s}' % by) != (7, False)],
+             "refuses what is no number of its size")
+    for args in ("5", "[1]"):
+        tap.eq(increment(args), (7, False), f"arguments that are {args}")
+    for params in ("[]", '"x"', '{"name":[]}'):
+        ask('"tools/call"', params)
+    tap.eq(ask('["x"]'), (7, False), "no method")
+    def huge(path):
+        with open(path, "wb") as f:
+            f.truncate(1 << 40)
+
+    for make in (os.mkfifo, os.mkdir, huge,
+                 lambda f: os.symlink("/etc/passwd", f)):
+        if os.path.lexists(file):
+            (os.rmdir if os.path.isdir(file) else os.unlink)(file)
+        make(file)
+        tap.eq(increment('{"by":1}'), (7, False), "another thing in its place")
+    os.unlink(file)
+    tap.eq((ask('"env/reset"'), increment('{"by":2}'), p.poll()),
+           ((7, True), (7, True), None), "and lives")
+    p.stdin.close()
+    p.wait()
+    p.stdout.close()
+
+
 def main():
     walls.needed()
+    with tempfile.TemporaryDirectory(prefix="sp-example-") as folder:
+        example(folder)
     with tempfile.TemporaryDirectory(prefix="sp-worker-") as folder, \
             Daemon(folder) as d:
         ep = conversation(d)

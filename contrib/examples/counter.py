@@ -3,8 +3,13 @@
 it env/reset, env/step and env/state.  The standard library is all it needs.
 
 The task: bring the counter to the goal, in the file that everybody sees.
+
+An agent sends what it likes, and writes in /workspace: each call is answered,
+and what is opened is a plain file of a few bytes, or an error.
 """
 import json
+import os
+import stat
 import sys
 
 FILE = "/workspace/counter"
@@ -22,15 +27,31 @@ TOOLS = [
 steps = 0
 
 
+def opened(flags):
+    """No link is followed, and no FIFO waited for."""
+    fd = os.open(FILE, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o664)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{FILE} is no regular file")
+    return fd
+
+
 def value():
-    with open(FILE, encoding="ascii") as f:
-        return int(f.read())
+    fd = opened(os.O_RDONLY)
+    try:
+        return int(os.read(fd, 8192))
+    finally:
+        os.close(fd)
 
 
 def put(n):
     text = str(n)  # refuses what has too many digits, before the file is cut
-    with open(FILE, "w", encoding="ascii") as f:
-        f.write(text)
+    fd = opened(os.O_WRONLY | os.O_CREAT)
+    try:
+        os.ftruncate(fd, 0)
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def observation():
@@ -82,19 +103,24 @@ METHODS = {
 }
 
 
+def number(text):
+    """Python refuses an integer of 4300 digits: here the tool does."""
+    return int(text) if len(text) < 4000 else float(text)
+
+
 def answer(message):
-    method = METHODS.get(message["method"])
+    method = METHODS.get(str(message["method"]))
     if method is None:
         return {"error": {"code": -32601, "message": "Method not found"}}
     try:
         return {"result": method(message.get("params") or {})}
     except (LookupError, ValueError, TypeError, AttributeError,
-            ArithmeticError, OSError) as e:
+            ArithmeticError, OSError, MemoryError, RecursionError) as e:
         return {"error": {"code": -32602, "message": str(e)}}
 
 
 for line in sys.stdin:
-    request = json.loads(line)
+    request = json.loads(line, parse_int=number)
     if "id" in request and "method" in request:
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"],
                           **answer(request)}), flush=True)
