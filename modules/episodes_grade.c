@@ -54,6 +54,9 @@ on_verdict(void *arg, enum grading_result r, const struct grading_verdict *v,
 	case GRADING_NO_PROCESS:
 		episodes_door_fail(c, 404, "unknown_process", what);
 		break;
+	case GRADING_BUSY:
+		episodes_door_fail(c, 429, "too_many_gradings", what);
+		break;
 	case GRADING_TIMEOUT:
 		episodes_door_fail(c, 504, "grading_timeout", what);
 		break;

@@ -61,6 +61,12 @@ tools_conf(const struct gate_request *r)
 		    "a file and each stream of a program may have 1 MiB, " \
 		    "all else 64 MiB: ask for less" \
 	}
+#define BUSY \
+	{ \
+		"busy", \
+		    "too many of the grader's calls are under way: ask again " \
+		    "when one was answered" \
+	}
 #define FAILED \
 	{ \
 		"failed", "see the error log of the gateway" \
@@ -74,6 +80,7 @@ struct tools_cause {
 static const struct tools_cause no_memory = { "no_memory",
 	"the gateway has no memory for it: try again later" };
 static const struct tools_cause too_large = TOO_LARGE;
+static const struct tools_cause busy = BUSY;
 static const struct tools_cause failed = FAILED;
 
 static void
@@ -107,9 +114,6 @@ tools_not_begun(struct mcp_call *c, int rc)
 	static const struct tools_cause gone = { "gone",
 		"the episode is over, or what serves it is away: ask again "
 		"after a reset" };
-	static const struct tools_cause busy = { "busy",
-		"too many of the grader's calls are under way: ask again when "
-		"one was answered" };
 
 	tools_error(c,
 	    rc == SP_E_STATE       ? &not_live
@@ -191,6 +195,7 @@ static const struct tools_cause causes[] = {
 	[GRADING_NO_PROCESS] = { "no_process",
 	    "the environment's assets have no such file: see its "
 	    "configuration" },
+	[GRADING_BUSY] = BUSY,
 	[GRADING_TIMEOUT] = { "timeout",
 	    "it took longer than the sandbox's timeout lets it" },
 	[GRADING_RESET] = { "reset",

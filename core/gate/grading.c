@@ -403,6 +403,8 @@ on_not_started(void *arg, unsigned stage, int number, struct view what)
 	g->p = NULL;
 	if (stage == 0 && number == SANDBOX_REFUSED_UNKNOWN)
 		r = GRADING_NO_PROCESS;
+	if (stage == 0 && number == SANDBOX_REFUSED_CAPACITY)
+		r = GRADING_BUSY;
 	grading_fail(g, r, what);
 }
 

@@ -25,6 +25,7 @@ enum grading_result {
 	GRADING_TOO_LARGE,
 	GRADING_NO_PROCESS, /* no such asset or privileged process */
 	GRADING_TIMEOUT,
+	GRADING_BUSY, /* the helper has as many of the episode as it may */
 	GRADING_RESET, /* the episode was reset or ended meanwhile */
 	GRADING_FAILED, /* what: the cause, for the log */
 };

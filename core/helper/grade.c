@@ -520,7 +520,8 @@ grade_start(struct ep *p, uint32_t request, struct view name, struct buf *why)
 		n++;
 	if (n >= GRADE_WAITING_MAX) {
 		(void)!buf_add_str(why,
-		    "as many gradings of the episode wait as may");
+		    "as many gradings of the episode wait as may: ask again "
+		    "when one is done");
 		return SANDBOX_REFUSED_CAPACITY;
 	}
 	g = grade_first(p);

@@ -399,6 +399,7 @@ test_grader_read(void)
 		{ GRADING_SPECIAL, FAILED("special") },
 		{ GRADING_TOO_LARGE, FAILED("too_large") },
 		{ GRADING_NO_PROCESS, FAILED("no_process") },
+		{ GRADING_BUSY, FAILED("busy") },
 		{ GRADING_TIMEOUT, FAILED("timeout") },
 		{ GRADING_RESET, FAILED("reset") },
 		{ GRADING_FAILED, FAILED("failed") },
