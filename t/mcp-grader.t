@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -247,6 +248,15 @@ def agent(d, ep):
             {"cursor": cursor} if cursor else {})))[2])
     tap.eq(c.d.ask("POST", "/mcp/grader", one, Mcp_Session_Id=c.id)[0], 401,
            "nor does a session")
+    for host, want in (("", 403), (":80", 403), ("evil.example", 403),
+                       ("localhost", 200)):
+        with socket.create_connection(("127.0.0.1", d.port)) as s:
+            s.sendall(("POST /mcp HTTP/1.1\r\nHost: %s\r\nConnection: close"
+                       "\r\nContent-Type: application/json\r\n"
+                       "Content-Length: %d\r\n\r\n" % (host, len(one))
+                       ).encode() + one.encode())
+            got = s.makefile("rb").readline()
+        tap.ok(b" %d " % want in got, f"Host {host!r} is {want}", got)
     all_ = b"".join(seen)
     tap.ok(SECRET.encode() not in all_ and b"#!/bin/sh" not in all_ and
            b'"grader.' not in all_, "nothing of the grader's was seen", all_)

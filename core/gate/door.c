@@ -321,7 +321,8 @@ door_origin(struct gate_request *r)
 	/* no browser speaks to a socket in the file system */
 	if (port->door != NULL && port->door->conf->is_unix)
 		return GATE_PASS;
-	if (q->authority.n > 0 && !door_is_v4(host) && !door_is_v6(host) &&
+	/* an empty one is no name of ours; HTTP/1.0 may have none at all */
+	if (q->authority.p != NULL && !door_is_v4(host) && !door_is_v6(host) &&
 	    !door_is_ours(s, host))
 		return gate_deny(r, 403, "bad_host",
 		    "Host is no name of this server: use its address, or add "

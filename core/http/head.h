@@ -34,7 +34,7 @@ struct head_request {
 	struct view target; /* as received (h2: the :path) */
 	struct view path; /* target without query, not normalised */
 	struct view query; /* after '?', empty none */
-	struct view authority; /* Host or :authority, empty none */
+	struct view authority; /* Host or :authority, p NULL none */
 	/*
 	 * What it wants to become: Upgrade, where Connection names that, or
 	 * :protocol of an extended CONNECT; empty nothing.

@@ -374,6 +374,7 @@ test_origin(void)
 	ASK(403, "server_name", "half a bracket", .host = "[::1");
 	ASK(403, "server_name", "bytes after it", .host = "[::1]x");
 	ASK(403, "server_name", "a port alone", .host = ":80");
+	ASK(403, "server_name", "an empty one", .host = "");
 	ASK(200, "one", "a page of this host", .host = "localhost:1",
 	    .origin = "http://localhost:3000");
 	ASK(200, "one", "or by its address", .host = "localhost:1",
