@@ -65,7 +65,7 @@ observe_end(struct observe_call *c)
 		gate_finish(c->r);
 }
 
-/* {"seq":N,"ts":S,"type":"dropped","data":{"reason":..}} */
+/* {"seq":N,"ts":S,"type":"dropped","data":{"reason":..}}, and "resets" */
 static int
 observe_put_dropped(struct observe_call *c, const char *reason)
 {
@@ -85,6 +85,11 @@ observe_put_dropped(struct observe_call *c, const char *reason)
 	jwrite_key(&w, "reason");
 	jwrite_cstr(&w, reason);
 	jwrite_end_object(&w);
+	/* as any other event */
+	if (c->reader.resets > 0) {
+		jwrite_key(&w, "resets");
+		jwrite_u64(&w, c->reader.resets);
+	}
 	jwrite_end_object(&w);
 	return jwrite_finish(&w);
 }

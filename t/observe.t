@@ -506,6 +506,7 @@ def dropped(g):
 def test_slow(g, ctl):
     """Many events and one who takes none of them, and one who does."""
     ctl("episodes", "create", "box", "slow")
+    ctl("reset", "slow")
     fast = Observer(g, "/observe?episode=slow")
     slow = Observer(g, "/observe?episode=slow", read=False, rcvbuf=4096)
     before = dropped(g)
@@ -531,6 +532,7 @@ while True:
     tap.ok(last and last["type"] == "dropped" and
            "too slow" in last["data"]["reason"],
            "with the reason as its last event", last)
+    tap.eq(last.get("resets"), 1, "which has the count of resets as others do")
     ctl("exec", "--in", "slow", "--", "/bin/sh", "-c", "exit 3", check=False)
     tap.ok(fast.until(kind("process", kind="exit", returncode=3)),
            "who keeps up sees what follows")
