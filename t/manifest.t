@@ -5,6 +5,7 @@ Each row is read by the program and by the JSON Schema: both must say the same.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ with open(os.path.join(ROOT, "contrib", "openenv", "openenvd.schema.json"),
 jsonschema.Draft202012Validator.check_schema(SCHEMA)
 VALID = jsonschema.Draft202012Validator(SCHEMA)
 TMP = tempfile.TemporaryDirectory(prefix="sp-manifest-")
+# no folder that a workload is shown
+ASSETS = tempfile.TemporaryDirectory(prefix="sp-assets-")
 os.mkdir(os.path.join(TMP.name, "assets"))
 ENV = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
 
@@ -205,7 +208,7 @@ def run(*args, env=None):
 def rows():
     for what, block, error in ROWS:
         text = HEAD + (f"openenvd: {block}\n" if block else "")
-        r = run("-m", write(text), "--asset-root", "assets")
+        r = run("-m", write(text), "--asset-root", ASSETS.name)
         good = VALID.is_valid(yaml.safe_load(text))
         if error is None:
             tap.ok(r.returncode == 0 and r.stdout, f"{what}: taken",
@@ -316,6 +319,15 @@ def text():
     r = run("-m", write("name: a\napp: a:b\nport: 80\n"))
     tap.ok(r.returncode == 1 and "below 1024" in r.stderr, "a low port",
            r.stderr)
+    for tool in "*", "reset", "grader.*":
+        r = run("-m", write(f"name: a\napp: a:b\nport: 8000\nopenenvd:\n"
+                            "  enabled: true\n  surfaces:\n    agent: "
+                            f"{{tools: ['{tool}']}}\n"))
+        line = re.search(r"manifest:(\d+): ", r.stderr)
+        tap.ok(r.returncode == 1 and line and "location /mcp" in
+               r.stdout.split("\n")[int(line[1]) - 1],
+               f"-m says that agents' {tool} would not be taken, and where",
+               r.stdout + r.stderr)
     r = run("-m", write(FULL), "--asset-root", "assets",
             env={"VIRTUAL_ENV": "/opt/venv"})
     tap.ok("/opt/venv/bin/python3 -m uvicorn" in r.stdout and

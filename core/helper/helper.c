@@ -357,6 +357,24 @@ helper_with_conf(struct cli *cli, bool privileged)
 	return status;
 }
 
+/* What it stands for, and whether it would be taken. */
+static int
+helper_manifest(const struct cli *cli, bool privileged)
+{
+	const struct load_source src = { .extra = cli->extra,
+		.manifest = &cli->manifest,
+		.privileged = privileged };
+	int status = manifestcmd_print(&cli->manifest);
+	struct load l;
+
+	if (status != 0)
+		return status;
+	if (load_conf(&l, &src) != SP_OK)
+		status = 1;
+	load_clear(&l);
+	return status;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -380,7 +398,7 @@ main(int argc, char **argv)
 	else if (cli.action == CLI_MODULES)
 		show_modules();
 	else if (cli.action == CLI_MANIFEST)
-		status = manifestcmd_print(&cli.manifest);
+		status = helper_manifest(&cli, privileged);
 	else if (cli.action != CLI_HELP)
 		status = helper_with_conf(&cli, privileged);
 	cli_clear(&cli);
