@@ -103,6 +103,13 @@ class Daemon(gate.Gate):
         c.close()
         return r.status, json.loads(got) if got else None
 
+    def of(self, session):
+        """The episode that a session leads to."""
+        ws = self.connect(f"/ws?session_id={session}")
+        got = ws.ask({"type": "state"})["session_id"]
+        ws.cut()
+        return got
+
     def gone(self, env):
         return gate.until(lambda: self.episodes(env) == [],
                           f"the end of {env}'s episodes")
@@ -497,6 +504,21 @@ def openenv_sessions(d):
         status, got = rpc(d, "tools/list", session_id=sid)
         tap.ok(status == 200 and "tools" in got.get("result", {}),
                f"the tools of {what}", got)
+    for path in f"/mcp?session_id={b}", f"/mcp?episode={d.of(b)}":
+        mcp = d.connect(path)
+        got = mcp.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+                       "params": {"session_id": b}})
+        tap.ok("tools" in got.get("result", {}),
+               f"a WebSocket of MCP is of one: {path[:14]}", got)
+        got = mcp.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list",
+                       "params": {"session_id": a}})
+        tap.eq(got["error"]["code"], -32602, "and knows no other's session")
+        mcp.close()
+    for query in f"{b}x", f"{b}&session_id={b}":
+        tap.eq(d.refused(f"/mcp?session_id={query}")[0], 403,
+               "none without a session that is there")
+    tap.eq(d.refused(f"/mcp?session_id={b}", "no-such-token-is-known")[0], 403,
+           "nor without the token")
     for token in ("no-such-token-is-known", ""):
         for method in ("tools/list", "openenv/session/close"):
             status, got = rpc(d, method, token=token, session_id=b)

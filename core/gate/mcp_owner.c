@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "gate/gate_priv.h"
+#include "http/query.h"
 
 void
 mcp_set_owner(struct gate *g, const struct mcp_owner *o)
@@ -104,6 +105,30 @@ owner_session(struct mcp_client *c, const struct jrpc *m, struct episode **out)
 	return GATE_PASS;
 }
 
+/* A WebSocket is one episode's: ?session_id= says whose, as at /ws. */
+static enum gate_verdict
+owner_socket(struct mcp_client *c, struct episode **out)
+{
+	struct buf id = BUF_INIT(MCP_ID_CHARS + 8);
+	struct mcp_episode_ref ref;
+	enum gate_verdict v = GATE_PASS;
+	struct episode *ep = NULL;
+	int rc = query_get(c->r->x->request.query, VIEW("session_id"), &id);
+
+	if (rc == 1 && mcp_session_here(c, buf_view(&id), &ref))
+		ep = mcp_episode_of(c->r->gate, &ref);
+	if (ep != NULL && door_serves(ep, c->conf->environment)) {
+		mcp_session_attach(c, buf_view(&id));
+		*out = ep;
+	} else if (rc != 0) {
+		v = gate_deny(c->r, 404, "unknown_session",
+		    "no session of this location has that session_id, or its "
+		    "episode has ended: make one with openenv/session/create");
+	}
+	buf_clear(&id);
+	return v;
+}
+
 enum gate_verdict
 mcp_owner_episode(struct mcp_client *c, struct episode **out)
 {
@@ -112,11 +137,13 @@ mcp_owner_episode(struct mcp_client *c, struct episode **out)
 	const struct jrpc *m;
 
 	*out = NULL;
-	if (o == NULL || c->how != MCP_PLAIN ||
+	if (o == NULL || (c->how != MCP_PLAIN && c->how != MCP_SOCKET) ||
 	    !o->allows(c->r, c->conf->environment))
 		return GATE_PASS;
 	c->r->orchestrator = true;
 	c->r->principal = gate_principal_name(GATE_ORCHESTRATOR);
+	if (c->how == MCP_SOCKET)
+		return owner_socket(c, out);
 	if (door_names(c->r))
 		return GATE_PASS;
 	said = mcp_http_said(c);

@@ -188,6 +188,8 @@ void mcp_session_peer_clear(struct mcp_peer *p);
 /* A request of the plain dialect is under way in it, until it is over. */
 void mcp_session_begin(struct mcp_session *s, struct mcp_client *c);
 void mcp_session_over(struct mcp_client *c);
+/* The same of one that is there, for as long as a WebSocket lasts. */
+void mcp_session_attach(struct mcp_client *c, struct view id);
 /* Where one of the plain dialect is that this location made; false: unknown. */
 bool mcp_session_here(const struct mcp_client *c, struct view id,
     struct mcp_episode_ref *out);

@@ -307,6 +307,15 @@ mcp_session_begin(struct mcp_session *s, struct mcp_client *c)
 }
 
 void
+mcp_session_attach(struct mcp_client *c, struct view id)
+{
+	struct mcp_session *s = hmap_get(c->r->gate->mcp->by_id, id);
+
+	if (s != NULL)
+		mcp_session_begin(s, c);
+}
+
+void
 mcp_session_over(struct mcp_client *c)
 {
 	struct gate *g = c->r->gate;
