@@ -336,6 +336,14 @@ def test_grading(group):
         r = ctl("grade", e)
         tap.eq((r.returncode, r.stdout), (3, "new\n"),
                "with a group that is its own it grades")
+        ctl("exec", "--in", e, "--", "/bin/sh", "-c",
+            "mv new real; ln -s real new; mkdir shut; "
+            "ln -s /openenvd/assets shut/a; chmod 0 shut; "
+            "ln -s /proc/self/fd/0 fd; ln -s /openenvd/assets/oracle.sh o")
+        r = ctl("grade", "--json", e)
+        got = json.loads(r.stdout or "{}")
+        tap.eq((got.get("stdout"), got.get("links_removed")), ("new\n", 3),
+               f"without the agent's links to what is not its own {r.stderr}")
 
 
 def own_group():
