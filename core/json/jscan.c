@@ -440,6 +440,10 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 				if (quick == NULL) {
 					/* behind a comma a value is due */
 					p = jrun_integer_list(p, end);
+					p = skip_space(s, p, end);
+					if (p == end)
+						return bad_at(s, p,
+						    SP_E_SYNTAX);
 					continue;
 				}
 				p = quick;

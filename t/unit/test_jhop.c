@@ -184,6 +184,7 @@ is_plain_list(char *text)
 	for (p = text; *p != '\0'; p++) {
 		if (*p != ',' && *p != ']')
 			continue;
+		/* an item may be in white space */
 		if (jscan_valid(view_of(item, (size_t)(p - item)), 0) != SP_OK)
 			return false;
 		item = p + 1;
@@ -210,9 +211,6 @@ same_long_list(void)
 	for (i = below(3); i > 0; i--)
 		text[1 + below((unsigned)n - 1)] =
 		    bytes[below(sizeof(bytes) - 1)];
-	/* white space is no part of the plain reading */
-	if (memchr(text, ' ', n) != NULL)
-		return true;
 	/* where the first bracket closes it, all of it has to be */
 	if (strchr(text, ']') != text + n)
 		return jscan_valid(view_of(text, n + 1), 0) == SP_E_SYNTAX;
