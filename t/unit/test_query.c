@@ -6,7 +6,7 @@
 #include "tap.h"
 
 static void
-gets(const char *query, int rc, const char *want)
+asks(const char *query, int rc, const char *want)
 {
 	struct buf out = BUF_INIT(64);
 
@@ -30,20 +30,20 @@ flag(const char *query, int rc, bool want)
 int
 main(void)
 {
-	gets("", 0, "");
-	gets("episodes=1&xepisode=2", 0, "");
-	gets("a=b&episode=e%31&c", 1, "e1");
-	gets("episode", 1, "");
-	gets("episode=a=b", 1, "a=b");
+	asks("", 0, "");
+	asks("episodes=1&xepisode=2", 0, "");
+	asks("a=b&episode=e%31&c", 1, "e1");
+	asks("episode", 1, "");
+	asks("episode=a=b", 1, "a=b");
 	/* what reads it behind us takes these names for the same */
-	gets("%65pisode=e2", 1, "e2");
-	gets("%65pisod%65=e2&a=1", 1, "e2");
-	gets("episode=e1&%65pisode=e1", SP_E_EXISTS, "");
-	gets("episode=e1&episode=e2", SP_E_EXISTS, "");
-	gets("episode=e1&episode", SP_E_EXISTS, "");
-	gets("episode=%4", SP_E_SYNTAX, "");
-	gets("%6zpisode=1&episod%=2", 0, "");
-	gets("Episode=1", 0, "");
+	asks("%65pisode=e2", 1, "e2");
+	asks("%65pisod%65=e2&a=1", 1, "e2");
+	asks("episode=e1&%65pisode=e1", SP_E_EXISTS, "");
+	asks("episode=e1&episode=e2", SP_E_EXISTS, "");
+	asks("episode=e1&episode", SP_E_EXISTS, "");
+	asks("episode=%4", SP_E_SYNTAX, "");
+	asks("%6zpisode=1&episod%=2", 0, "");
+	asks("Episode=1", 0, "");
 	flag("", SP_OK, true);
 	flag("follow=0", SP_OK, false);
 	flag("follow=1", SP_OK, true);
