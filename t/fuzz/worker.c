@@ -54,8 +54,10 @@ static struct worker_call *
 ask(enum worker_op op, const char *data)
 {
 	static bool yes = true, no = false;
-	const struct worker_ask a = { op, view_str(data), 0, WORKER_AGENTS,
-		false };
+	const struct worker_ask a = { .op = op,
+		.data = view_str(data),
+		.whose = WORKER_AGENTS,
+		.client = &yes };
 	struct worker_call *c = NULL;
 
 	asked += worker_call(w, &a, &caller, op == WORKER_MCP ? &yes : &no,
