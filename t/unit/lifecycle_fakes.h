@@ -155,7 +155,7 @@ struct worker_call {
 static struct worker fake_worker;
 static struct worker_call fake_calls[FAKES];
 static struct worker_call *fake_call_last;
-static unsigned fake_calls_n, fake_forgotten, fake_told;
+static unsigned fake_calls_n, fake_forgotten;
 static bool fake_no_worker;
 static int fake_call_rc;
 
@@ -165,8 +165,6 @@ struct view __wrap_worker_why(const struct worker *w);
 struct view __wrap_worker_stderr(const struct worker *w);
 int __wrap_worker_call(struct worker *w, const struct worker_ask *ask,
     const struct worker_caller *caller, void *arg, struct worker_call **out);
-int __wrap_worker_tell(struct worker *w, const struct worker_call *c,
-    struct view json);
 void __wrap_worker_forget(struct worker_call *c, struct view reason);
 
 struct worker *
@@ -193,17 +191,6 @@ struct view
 __wrap_worker_stderr(const struct worker *w)
 {
 	return view_str(w->tail);
-}
-
-int
-__wrap_worker_tell(struct worker *w, const struct worker_call *c,
-    struct view json)
-{
-	(void)w;
-	(void)c;
-	(void)json;
-	fake_told++;
-	return fake_call_rc;
 }
 
 int
