@@ -536,8 +536,9 @@ def files():
                 seed=fd, upper=to)
     os.close(fd)
     os.close(to)
-    tap.eq(o.sh("cat changed new/f kept; ls d/gone; echo graded >changed")
-           .out, b"x\nput\nmore\nseed\n", "79: an oracle sees the changes")
+    got = o.sh("cat changed new/f kept; ls d/gone; echo graded >changed")
+    tap.eq(got.out, b"x\nput\nmore\nseed\n", "79: an oracle sees the changes")
+    tap.eq(got.links, (1, [b"r"]), "and no link to what is its own")
     tap.eq(k.sh("cat changed").out, b"x\n", "81: and changes nothing itself")
     tap.ok(o.end() and k.end(), "both end")
     # work that never ends does not hold up the end

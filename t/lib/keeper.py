@@ -94,6 +94,7 @@ class Result:
         self.end = self.status = None
         self.pid = self.user_us = self.system_us = self.peak = None
         self.not_started = None     # (stage, errno, text)
+        self.links = (0, [])        # taken out of an oracle's copy
 
     @property
     def text(self):
@@ -180,8 +181,12 @@ class Keeper:
             handle, which = struct.unpack("<IB", body)
             self.stdio.setdefault(handle, {})[which] = fd
         elif kind == STARTED:
-            handle, pid = struct.unpack("<II", body)
+            handle, pid = struct.unpack("<II", body[:8])
             self.results[handle].pid = pid
+            if len(body) > 8:  # an oracle's copy had links taken out
+                n, size = struct.unpack("<II", body[8:16])
+                self.results[handle].links = (
+                    n, body[16:16 + size].split(b"\0")[:-1])
         elif kind == NOT_STARTED:
             handle, stage, en, n = struct.unpack("<IBII", body[:13])
             self.results[handle].not_started = (
