@@ -354,10 +354,16 @@ void
 mcp_spec_heard(struct mcp_client *c, const struct mcp_call *call,
     struct view json)
 {
+	struct jscan_span id;
 	struct jrpc m;
 
 	if (jrpc_read(json, &m) != SP_OK)
 		return;
+	/* given up, by the worker or in its place: it is not owed any more */
+	if (m.kind == JRPC_NOTIFICATION && c->peer != NULL &&
+	    jrpc_is(&m, VIEW("notifications/cancelled")) &&
+	    jrpc_member(&m, &m.params, VIEW("requestId"), &id) == 1)
+		(void)mcp_session_answered(c->peer, jrpc_raw(&m, &id));
 	/* out of a call, of several clients one would answer it */
 	if (m.kind == JRPC_REQUEST && call != NULL)
 		heard_request(c, call, &m);

@@ -174,10 +174,20 @@ next_in_turn(const struct worker *w)
 	return best;
 }
 
-/*
- * The next that may go: while the current one waits for its client, one of
- * the same client's.
- */
+/* Others have waited for as long as one client may take to answer. */
+static bool
+next_is_others(const struct worker *w)
+{
+	const struct worker_call *c;
+
+	if (w->answer_ms == 0 || worker_now_ms(w) - w->busy_ms < w->answer_ms)
+		return false;
+	TAILQ_FOREACH (c, &w->waiting, link)
+		if (c->client != w->current->client)
+			return true;
+	return false;
+}
+
 struct worker_call *
 worker_next(const struct worker *w)
 {
@@ -188,7 +198,7 @@ worker_next(const struct worker *w)
 	if (w->current == NULL)
 		return next_in_turn(w);
 	if (w->current->asked == 0 || w->current->client == NULL ||
-	    w->aside_n >= WORKER_ASIDE_MAX)
+	    w->aside_n >= WORKER_ASIDE_MAX || next_is_others(w))
 		return NULL;
 	while (c != NULL && c->client != w->current->client)
 		c = TAILQ_NEXT(c, link);
@@ -214,7 +224,9 @@ worker_send(struct worker *w, struct worker_call *c)
 	int rc;
 
 	call_take(c);
-	if (w->current != NULL) {
+	if (w->current == NULL) {
+		w->busy_ms = worker_now_ms(w);
+	} else {
 		w->current->place = WORKER_ASIDE;
 		TAILQ_INSERT_TAIL(&w->aside, w->current, link);
 		w->aside_n++;

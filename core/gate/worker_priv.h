@@ -124,6 +124,7 @@ struct worker {
 	struct worker_call *current;
 	unsigned waiting_n[WORKER_WHOSE_N], aside_n, left_n;
 	uint64_t served[WORKER_WHOSE_N]; /* number of the last that was sent */
+	uint64_t busy_ms; /* since when one or another call is current */
 	/*
 	 * until when it may be at work on one that is not in left any more,
 	 * and until when on one of which it has not heard that it is over
@@ -203,7 +204,8 @@ const struct worker_call *worker_sent_expired(const struct worker *w,
     uint64_t now_ms);
 /*
  * The next that may go, or NULL: while the current one waits for its client,
- * one of the same client's.
+ * one of the same client's, but not for longer than answer_timeout while
+ * somebody else waits.
  */
 struct worker_call *worker_next(const struct worker *w);
 void worker_send(struct worker *w, struct worker_call *c);

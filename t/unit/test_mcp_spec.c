@@ -169,6 +169,12 @@ test_spec_stream(void)
 	says_before(RPC("\"w\\/2\"", "sampling/createMessage"));
 	g = spec("{\"jsonrpc\":\"2.0\",\"id\":\"w/\\u0032\",\"result\":{}}");
 	tap_is_int(w.told, 1, "an id is what it says, however it is written");
+	says_before(RPC("\"w3\"", "sampling/createMessage"));
+	says_before("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"
+		    "cancelled\",\"params\":{\"requestId\":\"w3\"}}");
+	w.told = 0;
+	g = spec("{\"jsonrpc\":\"2.0\",\"id\":\"w3\",\"result\":{}}");
+	tap_is_int(w.told, 0, "what the worker gave up is owed no more");
 	says_before(sample);
 	w.told = 0;
 	is(spec("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\","
@@ -188,13 +194,67 @@ test_spec_stream(void)
 	    "createMessage\",\"params\":{}}\n\n"
 	    "event: message\ndata: " RPC("\"w\\/2\"",
 		"sampling/createMessage") "\n\n"
-					  "event: message\ndata: "
-					  "{\"jsonrpc\":\"2.0\",\"id\":\"w1\","
-					  "\"method\":\"sampling/"
-					  "createMessage\",\"params\":{}}\n\n"
-					  "event: message\ndata: "
-					  "{\"jsonrpc\":\"2.0\",\"id\":9,\n"
-					  "data: \"result\":{}}\n\n",
+					  "event: message\ndata: " RPC("\"w3\"",
+					      "sampling/createMessage") "\n\n"
+									"event:"
+									" messa"
+									"ge\nda"
+									"ta: "
+									"{\"jso"
+									"nrpc\""
+									":\"2."
+									"0\","
+									"\"meth"
+									"od\":"
+									"\"noti"
+									"ficati"
+									"ons/"
+									"cancel"
+									"led\","
+									"\"para"
+									"ms\":{"
+									"\"requ"
+									"estId"
+									"\":"
+									"\"w3\""
+									"}}"
+									"\n\n"
+									"event:"
+									" messa"
+									"ge\nda"
+									"ta: "
+									"{\"jso"
+									"nrpc\""
+									":\"2."
+									"0\","
+									"\"id\""
+									":\"w1"
+									"\","
+									"\"meth"
+									"od\":"
+									"\"samp"
+									"ling/"
+									"create"
+									"Messag"
+									"e\","
+									"\"para"
+									"ms\":{"
+									"}}\n\n"
+									"event:"
+									" messa"
+									"ge\nda"
+									"ta: "
+									"{\"jso"
+									"nrpc\""
+									":\"2."
+									"0\","
+									"\"id\""
+									":9,\n"
+									"data: "
+									"\"resu"
+									"lt\":{"
+									"}}"
+									"\n\n",
 	    "events");
 	is(spec("{\"jsonrpc\":\"2.0\",\"id\":\"w1\",\"result\":{}}"), 202, "",
 	    "an answer after the call");

@@ -369,6 +369,41 @@ test_lapse(void)
 	world_close();
 }
 
+/* One that is asked in each of its calls, and never without one. */
+static void
+test_aside_long(void)
+{
+	static const int one = 1;
+	struct told a, b, c, other;
+
+	environment.answer_ms = 60 * 1000;
+	open_ready(HELLO);
+	TAP_NEVER(call_of(&a, WORKER_AGENTS, &one,
+		      "{\"id\":\"a\",\"method\":\"x\"}") != SP_OK);
+	(void)heard();
+	say(ASK("p"));
+	TAP_NEVER(call_of(&other, WORKER_GRADERS, NULL,
+		      "{\"id\":\"o\",\"method\":\"r\"}") != SP_OK);
+	TAP_NEVER(call_of(&b, WORKER_AGENTS, &one,
+		      "{\"id\":\"b\",\"method\":\"y\"}") != SP_OK);
+	tap_is_str(heard(), "{\"id\":3,\"method\":\"y\"}\n", "another goes");
+	say("{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}");
+	answer(&a, WORKER_OK, NULL, "the first has its answer");
+	say(ASK("q"));
+	w->busy_ms -= environment.answer_ms;
+	TAP_NEVER(call_of(&c, WORKER_AGENTS, &one,
+		      "{\"id\":\"c\",\"method\":\"z\"}") != SP_OK);
+	tap_is_str(heard(), "",
+	    "none more, when somebody else has waited for so long");
+	say("{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}");
+	answer(&b, WORKER_OK, NULL, "the second has its answer");
+	tap_is_str(heard(), "{\"id\":4,\"method\":\"r\"}\n",
+	    "and he has his turn");
+	environment.answer_ms = 0;
+	world_exited(SANDBOX_END_EXIT, 0);
+	world_close();
+}
+
 static void
 test_turns(void)
 {
@@ -412,6 +447,7 @@ main(void)
 	test_left_many();
 	test_aside();
 	test_lapse();
+	test_aside_long();
 	test_turns();
 	test_frozen();
 	test_deadline();
