@@ -24,7 +24,7 @@ SCRATCH = inside.scratch_beside(FIXTURES)
 TOKEN = "grader-token-0123456789"
 SECRET = f"the-answer-is-{os.getpid()}"
 ORACLE = """#!/bin/sh
-cat /openenvd/assets/solution.txt; cat /workspace/made; echo words >&2
+cat "$OPENENVD_ASSETS/solution.txt"; cat /workspace/made; echo words >&2
 test ! -s /workspace/much || cat /workspace/much
 exit 3
 """

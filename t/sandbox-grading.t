@@ -218,7 +218,7 @@ def honest(d):
          "echo deep >p/q")
     d.oracle('cat made hello p/q; ls gone 2>/dev/null; id -u; pwd; '
              'echo "$DOOR $HOME $OPENENVD_ASSETS"; '
-             'cat /openenvd/assets/solution.txt; ls /sys/class/net 2>/dev/null;'
+             'cat $OPENENVD_ASSETS/solution.txt; ls /sys/class/net 2>/dev/null;'
              ' cat /proc/net/dev | wc -l; readlink /proc/self/fd/0; '
              'echo oops >&2; exit 3')
     rc, out, err = d.grade(me)
@@ -227,8 +227,9 @@ def honest(d):
            "the oracle sees the workspace as it is, also what is closed")
     # four of each episode: pid 1, agent, worker, oracle
     tap.eq(int(lines[3]) % 4, 3, "has a uid of its own")
-    tap.eq(lines[4:7], ["/workspace", "open /home/oracle /openenvd/assets",
-                        SECRET], "a place, an environment, and the assets")
+    tap.ok(lines[4] == "/workspace" and lines[6] == SECRET and re.fullmatch(
+        "open /home/oracle /openenvd/assets-[0-9a-f]{32}", lines[5]),
+           "a place, an environment, and the assets", lines[4:7])
     tap.eq(lines[7:9], ["3", "/dev/null"], "but no network and no input")
     rc, out, _ = d.sh(me, "id -u; cat made")
     tap.ok(rc == 0 and out.split(b"\n")[0].decode() != lines[3],
@@ -242,8 +243,9 @@ def honest(d):
     tap.eq(d.grade(me)[0], 137, "and as a shell does")
     d.asset("rubric.py", "import sys\nprint('judged', sys.argv)\n")
     rc, out, _ = d.grade(me, "rubric")
-    tap.eq((rc, out), (0, b"judged ['/openenvd/assets/rubric.py']\n"),
-           "a process with a command gets its asset as last argument")
+    tap.ok(rc == 0 and re.fullmatch(
+        rb"judged \['/openenvd/assets-[0-9a-f]{32}/rubric.py'\]\n", out),
+           "a process with a command gets its asset as last argument", out)
     d.oracle("echo step", "sub/steps.sh")
     tap.eq(d.grade(me, "steps")[:2], (0, b"step\n"), "and one without is it")
     for name in ("none", "agent", "oracle", "../oracle", "x" * 65):
@@ -255,7 +257,7 @@ def honest(d):
            "what is not there to be run is told", err)
     d.asset("oracle.sh", "#!/no/such/sh\necho graded\n")
     rc, _, err = d.grade(me)
-    tap.ok(rc == 125 and b"/openenvd/assets/oracle.sh: its #! names "
+    tap.ok(rc == 125 and b"/oracle.sh: its #! names "
            b"/no/such/sh: No such file or directory" in err,
            "it is the interpreter that is not there", err)
     d.asset("oracle.sh", ORACLE, 0o600)
@@ -602,12 +604,47 @@ link("/home/oracle/made", "x-home2"); link("/dev/shm/made", "x-shm")
 link("none/../../openenvd/assets/solution.txt", "x-later")
 link("hello/../../openenvd/assets/solution.txt", "x-file")
 link("s-lib/../../openenvd/assets/solution.txt", "x-lib")
-link("../openenvd/assets/solution.txt", "sub/x-copied")
+link("../openenvd/assets/solution.txt", "sub/s-copied")
+link("../proc", "sub/s-proc")
 link("n" * 300, "x-long"); link("gone-1/../../tmp/x", "x-gone")
 link(A + "/none", "x-none"); link(A, b"x-\xff\n")
 os.makedirs("sub/shut"); link(A, "sub/shut/x-shut"); os.chmod("sub/shut", 0)
 os.rename("gone", "kept"); link(A + "/solution.txt", "gone")
 """
+
+
+# Each is none when it is looked at, and the oracle makes it one.
+LATER = r"""
+set -e; cd /workspace
+mkdir -p p/q/r; ln -s p/q/r build; ln -s build/../.. up
+ln -s up/openenvd/assets/solution.txt rebuilt
+mkdir -p project/sub; ln -s ../.. project/sub/up
+ln -s sub/up/openenvd/assets/solution.txt project/copied
+mkdir t; ln -s /openenvd/assets/solution.txt t/unpacked
+ln -s /openenvd t/all; tar cf t.tar t; rm -r t
+"""
+
+
+def later(d):
+    """What the oracle copies, builds anew or unpacks leads nowhere either."""
+    me = d.new()
+    rc, _, err = d.sh(me, LATER)
+    tap.eq(rc, 0, f"links that are made later {err[-300:]}")
+    d.oracle("rm -rf build; mkdir build; cp -r project/. /tmp/; tar xf t.tar; "
+             "for f in rebuilt /tmp/copied t/unpacked t/all/*; do "
+             "cmp -s $f $OPENENVD_ASSETS/solution.txt && echo $f; done; "
+             "ls /openenvd; cat /openenvd/assets*/solution.txt; "
+             "find -L t /tmp -name solution.txt; test -L t/unpacked && "
+             "echo there")
+    v = d.verdict(me)
+    tap.ok(isinstance(v, dict) and v["stdout"] == "there\n" and
+           "ermission denied" in v["stderr"],
+           "no link knows the assets' name, and nothing lists it", v)
+    d.oracle("echo $OPENENVD_ASSETS")
+    one, two = d.verdict(me)["stdout"], d.verdict(me)["stdout"]
+    tap.ok(one != two and one.startswith("/openenvd/assets-"),
+           "which is another each time", (one, two))
+    d.end(me)
 
 
 def links(d):
@@ -627,21 +664,22 @@ def links(d):
            "no link leads to an asset, to /proc or to what is the oracle's")
     tap.eq({x for x in names if x.startswith("s-")},
            {"s-file", "s-dir", "s-python", "s-none", "s-none2", "s-none3",
-            "s-chain", "s-null", "s-up", "s-lib"}, "all others are there")
+            "s-chain", "s-null", "s-up", "s-lib", "s-copied", "s-proc"},
+           "all others are there")
     tap.ok(SECRET not in v["stdout"] and "hello" in v["stdout"] and
            v["returncode"] == 3, "the oracle is led to none, and goes on", v)
     told = v["links_removed_paths"]
-    tap.eq((v["links_removed"], len(told)), (31, 8),
+    tap.eq((v["links_removed"], len(told)), (30, 8),
            "the verdict tells how many there were, and the first")
     tap.ok("/workspace/gone" in told and all(
         x.startswith("/workspace/") for x in told), "by their paths", told)
     rc, _, err = d.grade(me)
-    tap.ok(rc == 3 and b"taken out" in err and b"31" in err,
+    tap.ok(rc == 3 and b"taken out" in err and b"30" in err,
            "and so does sallyportctl", err)
     d.oracle("echo step", "sub/steps.sh")
     tap.eq(d.grade(me, "steps")[:2], (0, b"step\n"), "a process's, too")
     v = json.loads(d.ctl("grade", "--json", me, "steps")[1])
-    tap.eq(v["links_removed"], 31, "with the same")
+    tap.eq(v["links_removed"], 30, "with the same")
     tap.eq(d.sh(me, "readlink x-direct")[1],
            b"/openenvd/assets/solution.txt\n", "the workspace keeps its own")
     d.end(me)
@@ -738,7 +776,7 @@ def evil(d):
     tap.eq(d.grade(me)[:2], (0, b"\xff\xfe"), "is told as it is")
     d.oracle("cat /workspace/shadow /workspace/root/etc/shadow 2>&1; "
              "ls /workspace/root/root 2>&1; cat /proc/1/environ 2>&1; "
-             f"ls {d.folder} 2>&1; touch /openenvd/assets/x 2>&1; "
+             f"ls {d.folder} 2>&1; touch $OPENENVD_ASSETS/x 2>&1; "
              "echo $$ >/sys/fs/cgroup/cgroup.procs; mount 2>/dev/null | "
              "grep -c sallyport")
     v = d.verdict(me)
@@ -956,7 +994,7 @@ def main():
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
             for test in (honest, several, pairs, races, moments, paths, hard,
-                         links, forgery, evil, resets, deaths):
+                         links, later, forgery, evil, resets, deaths):
                 if wanted(test):
                     test(d)
         if wanted(timeouts):

@@ -1,6 +1,9 @@
 #include "config.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "base/arena.h"
 #include "base/failpoint.h"
@@ -36,6 +39,7 @@ struct grade {
 	struct hold_wait hold;
 	struct poller_timer *late; /* of what comes before RUNNING */
 	int run_fd, upper_fd; /* -1 none */
+	char assets[SLOT_ASSETS_MAX]; /* what their folder is called */
 	bool started; /* so the reactor was told */
 	bool muted; /* it listens no more */
 	bool stuck; /* what it started does not die */
@@ -70,22 +74,41 @@ grade_find(const struct conf_environment *env, struct view name,
 	return NULL;
 }
 
+/*
+ * A name that no link, archive or repository of the agent's can hold, whatever
+ * the oracle makes of them: it is new each time.
+ */
+static int
+grade_name(char *out, size_t max)
+{
+	uint8_t r[16];
+	size_t i, n;
+
+	if (getrandom(r, sizeof(r), 0) != (ssize_t)sizeof(r))
+		return SP_E_SYS;
+	n = (size_t)snprintf(out, max, "assets-");
+	for (i = 0; i < sizeof(r); i++)
+		n += (size_t)snprintf(out + n, max - n, "%02x", r[i]);
+	return SP_OK;
+}
+
 /* Where plain processes see it: where it is. */
 static const char *
-grade_folder(const struct conf_environment *env, struct arena *arena)
+grade_folder(const struct conf_environment *env, const char *name,
+    struct arena *arena)
 {
 	return env->enforcement == CONF_ENV_ENFORCE_LOCAL
 	    ? arena_strdup(arena, env->assets)
-	    : assets_inside;
+	    : arena_printf(arena, "/openenvd/%s", name);
 }
 
 static int
 grade_fill(const struct conf_environment *env, const struct conf_env_process *p,
-    const struct conf_env_asset *a, struct arena *arena,
+    const struct conf_env_asset *a, const char *name, struct arena *arena,
     struct sandbox_run *run)
 {
 	size_t i, n = p != NULL ? p->command.n : 0;
-	const char *folder = grade_folder(env, arena);
+	const char *folder = grade_folder(env, name, arena);
 	const char *path, *where;
 
 	if (folder == NULL)
@@ -110,7 +133,7 @@ grade_fill(const struct conf_environment *env, const struct conf_env_process *p,
 
 static int
 grade_seal(const struct conf_environment *env, const struct conf_env_process *p,
-    const struct conf_env_asset *a, int *out)
+    const struct conf_env_asset *a, const char *name, int *out)
 {
 	struct arena *arena = arena_new(GRADE_ARENA_MAX);
 	struct buf text = BUF_INIT(SANDBOX_MSG_RUN_MAX);
@@ -118,7 +141,7 @@ grade_seal(const struct conf_environment *env, const struct conf_env_process *p,
 	int rc = SP_E_NOMEM;
 
 	if (arena != NULL)
-		rc = grade_fill(env, p, a, arena, &run);
+		rc = grade_fill(env, p, a, name, arena, &run);
 	if (rc == SP_OK)
 		rc = sandbox_msg_run_put(&text, &run);
 	if (rc == SP_OK)
@@ -292,7 +315,7 @@ static void
 grade_begin(struct grade *g)
 {
 	struct slot *s = g->ep->slot;
-	int rc = slot_oracle_start(s);
+	int rc = slot_oracle_start(s, g->assets);
 
 	failpoint_reach("grade.started");
 	g->state = GRADE_HOLDING;
@@ -476,7 +499,8 @@ grade_new(struct ep *p, uint32_t request)
 
 /* What it is to run: 0; or why not, with the reason in *why. */
 static unsigned
-grade_plan(struct ep *p, struct view name, int *run_fd, struct buf *why)
+grade_plan(struct ep *p, struct view name, const char *assets, int *run_fd,
+    struct buf *why)
 {
 	const struct conf_environment *env = p->env->env;
 	const struct conf_env_process *proc;
@@ -502,7 +526,7 @@ grade_plan(struct ep *p, struct view name, int *run_fd, struct buf *why)
 	    proc == NULL || proc->command.n == 0, why);
 	if (rc == SP_OK) {
 		buf_truncate(why, 0);
-		rc = grade_seal(env, proc, a, run_fd);
+		rc = grade_seal(env, proc, a, assets, run_fd);
 		if (rc != SP_OK)
 			(void)!buf_add_str(why, err_str(rc));
 	}
@@ -513,6 +537,7 @@ static unsigned
 grade_start(struct ep *p, uint32_t request, struct view name, struct buf *why)
 {
 	unsigned refused, n = 0;
+	char assets[SLOT_ASSETS_MAX];
 	struct grade *g;
 	int run_fd = -1;
 
@@ -529,7 +554,11 @@ grade_start(struct ep *p, uint32_t request, struct view name, struct buf *why)
 		(void)!buf_add_str(why, stuck);
 		return SANDBOX_REFUSED_UNCLEAN;
 	}
-	refused = grade_plan(p, name, &run_fd, why);
+	if (grade_name(assets, sizeof(assets)) != SP_OK) {
+		(void)!buf_add_str(why, "the kernel gives no random bytes");
+		return SANDBOX_REFUSED_FAILED;
+	}
+	refused = grade_plan(p, name, assets, &run_fd, why);
 	if (refused != 0)
 		return refused;
 	g = grade_new(p, request);
@@ -539,6 +568,7 @@ grade_start(struct ep *p, uint32_t request, struct view name, struct buf *why)
 		return SANDBOX_REFUSED_FAILED;
 	}
 	g->run_fd = run_fd;
+	memcpy(g->assets, assets, sizeof(assets));
 	if (g == grade_first(p))
 		grade_next(p);
 	return 0;

@@ -138,6 +138,7 @@ plan_fill(const struct sandbox_plan *p, const struct conf_environment *env,
 	s->gid = uids + CONF_ENV_UID_AGENT;
 	plan_limits(env, s);
 	s->rootfs = env->rootfs;
+	s->assets = p->assets;
 	s->read_only =
 	    (struct sandbox_list){ env->read_only.v, env->read_only.n };
 	s->read_write =

@@ -11,6 +11,7 @@ struct sandbox_plan {
 	uint8_t side; /* enum sandbox_side */
 	bool privileged;
 	bool first; /* it owns the workspace, and has the network */
+	struct view assets; /* of an oracle's: what their folder is called */
 };
 
 /*

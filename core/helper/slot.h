@@ -14,6 +14,7 @@ enum {
 	SLOT_KEEPERS = 3, /* agent's and worker's: by side, from 0; */
 	SLOT_ORACLE = 2, /* and, while it grades, the oracle's */
 	SLOT_CALLS_MAX = 512, /* runs and requests open at once */
+	SLOT_ASSETS_MAX = 64, /* of the name of an oracle's folder, and NUL */
 };
 
 enum slot_state {
@@ -135,6 +136,7 @@ struct slot {
 	unsigned sweeps; /* tried for this end */
 	enum slot_oracle oracle;
 	bool oracle_emptied;
+	char oracle_assets[SLOT_ASSETS_MAX]; /* what their folder is called */
 	uint8_t end; /* enum sandbox_end, of an end that was not asked for */
 	unsigned oracle_sweeps; /* that failed, of this one */
 	struct sweep_job *oracle_sweep;
@@ -210,10 +212,12 @@ void slot_fail(struct slot *s, const char *why);
 
 /*
  * Starts its keeper.
+ * Parameters: assets, the name of their folder there, shorter than
+ *          SLOT_ASSETS_MAX; borrowed for the call.
  * Returns: 0; SP_E_STATE the slot is not READY, or there is one, or what is
  *          left of the one before is not gone; SP_E_*: nothing was started.
  */
-int slot_oracle_start(struct slot *s) must_check;
+int slot_oracle_start(struct slot *s, const char *assets) must_check;
 /* Has it built on a copy of that directory, borrowed: BUILT or LOST follows. */
 int slot_oracle_build(struct slot *s, int upper_fd) must_check;
 /* EMPTY and then CLEAN follow.  Without one, or twice, is fine. */

@@ -217,6 +217,8 @@ keeper_hand_over(struct slot_keeper *k)
 	uint32_t i;
 	int fd, rc;
 
+	if (oracle)
+		plan.assets = view_str(s->oracle_assets);
 	rc = sandbox_plan_seal(&plan, s->env, &fd);
 	if (rc != SP_OK)
 		return rc;

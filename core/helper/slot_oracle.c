@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "helper/slot_priv.h"
@@ -44,7 +45,7 @@ oracle_on_timer(void *arg)
 }
 
 int
-slot_oracle_start(struct slot *s)
+slot_oracle_start(struct slot *s, const char *assets)
 {
 	struct slot_keeper *k = oracle_keeper(s);
 	int rc;
@@ -57,6 +58,8 @@ slot_oracle_start(struct slot *s)
 		return SP_E_NOMEM;
 	s->oracle_emptied = false;
 	s->oracle_sweeps = 0;
+	(void)snprintf(s->oracle_assets, sizeof(s->oracle_assets), "%s",
+	    assets);
 	k->side = SANDBOX_ORACLE;
 	rc = slot_keeper_start(k);
 	if (rc == SP_OK) {

@@ -88,20 +88,6 @@ is_beneath(const char *path, const char *dir)
 	    (path[n] == '/' || path[n] == '\0');
 }
 
-static bool
-in_deep(const struct links *l, int fd)
-{
-	char path[PATH_MAX];
-	size_t i;
-
-	if (path_of(fd, path, sizeof(path)) != 0)
-		return true;
-	for (i = 0; i < l->places_n; i++)
-		if (l->places[i].deep && is_beneath(path, l->places[i].path))
-			return true;
-	return false;
-}
-
 /*
  * Whether nothing may lead there.
  * Parameters: above, also what is above such a place: it is a way in.
@@ -254,39 +240,6 @@ dangling_closed(const struct links *l, int dir, const char *name)
 
 /* ---- any link --------------------------------------------------------------- */
 
-/*
- * A copy that the oracle makes of a folder may lie less deep, so that a ".."
- * leads further up: what follows the last one, as seen from the root.
- */
-static bool
-copied_closed(const struct links *l, int dir, const char *name)
-{
-	char text[PATH_MAX];
-	const char *at, *rest = NULL;
-	ssize_t n = readlinkat(dir, name, text, sizeof(text) - 1);
-	bool closed;
-	int root, fd;
-
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
-	for (at = strstr(text, ".."); at != NULL; at = strstr(at + 1, ".."))
-		if ((at == text || at[-1] == '/') && at[2] == '/')
-			rest = at + 3;
-	if (rest == NULL)
-		return false;
-	rest += strspn(rest, "/");
-	if (rest[0] == '\0')
-		return false;
-	root = open_at(AT_FDCWD, "/", 0);
-	fd = root >= 0 ? open_at(root, rest, 0) : -1;
-	closed = root < 0 ||
-	    (fd >= 0 ? in_deep(l, fd) : errno != ENOENT && errno != ENOTDIR);
-	fd_close(&fd);
-	fd_close(&root);
-	return closed;
-}
-
 static bool
 link_closed(const struct links *l, int dir, const char *name)
 {
@@ -301,7 +254,7 @@ link_closed(const struct links *l, int dir, const char *name)
 		closed = (errno != ENOENT && errno != ENOTDIR) ||
 		    dangling_closed(l, dir, name);
 	}
-	return closed || copied_closed(l, dir, name);
+	return closed;
 }
 
 static void
@@ -347,6 +300,18 @@ enter_dir(struct links *l, const struct tree_entry *e)
 	return SP_OK;
 }
 
+/* It came with the seed: beneath what was moved nobody can tell. */
+static bool
+is_seeds(const struct links *l, const char *name)
+{
+	struct stat st;
+
+	return l->moved == 0 &&
+	    fstatat(tree_stack_top(&l->upper), name, &st,
+		AT_SYMLINK_NOFOLLOW) != 0 &&
+	    errno == ENOENT;
+}
+
 static int
 on_entry(void *arg, const struct tree_entry *e)
 {
@@ -354,7 +319,7 @@ on_entry(void *arg, const struct tree_entry *e)
 
 	if (S_ISDIR(e->st.st_mode))
 		return enter_dir(l, e);
-	if (!S_ISLNK(e->st.st_mode))
+	if (!S_ISLNK(e->st.st_mode) || is_seeds(l, e->name))
 		return SP_OK;
 	if (clock_ms() < l->until_ms && !link_closed(l, e->dir, e->name))
 		return SP_OK;

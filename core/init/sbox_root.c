@@ -128,14 +128,24 @@ bind_one(struct sbox_why *w, int root, const char *path)
 	return rc;
 }
 
+/* Who does not know the name finds nothing there: no list, nor by a link. */
 static int
 bind_assets(const struct sbox *b, struct sbox_why *w, int root)
 {
+	static const char dir[] = "openenvd";
+	const struct view name = b->spec->assets;
+	const char *path;
 	int at = -1, rc;
 
 	if (b->assets_mnt < 0)
 		return SP_OK;
-	rc = sbox_mount_place(w, root, "/openenvd/assets", SBOX_MOUNT_DIR, &at);
+	path = arena_printf(b->arena, "/%s/%.*s", dir,
+	    VIEW_ARG(name.n > 0 ? name : VIEW("assets")));
+	if (path == NULL)
+		return sbox_why_errno(w, ENOMEM, "assets");
+	rc = sbox_mount_place(w, root, path, SBOX_MOUNT_DIR, &at);
+	if (rc == SP_OK && fchmodat(root, dir, 0711, 0) != 0)
+		rc = sbox_why_errno(w, errno, "/%s", dir);
 	if (rc == SP_OK)
 		rc = sbox_mount_attach(w, b->assets_mnt, at, "");
 	fd_close(&at);

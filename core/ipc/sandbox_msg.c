@@ -50,6 +50,7 @@ static const struct field spec_fields[] = {
 	SPEC(FIELD_U64, shm_bytes, 0),
 	SPEC(FIELD_U64, teardown_ms, 0),
 	SPEC(FIELD_TEXT, rootfs, SANDBOX_MSG_PATH_MAX),
+	SPEC(FIELD_TEXT, assets, SANDBOX_MSG_NAME_MAX),
 	SPEC(FIELD_LIST, read_only, SANDBOX_MSG_PATH_MAX),
 	SPEC(FIELD_LIST, read_write, SANDBOX_MSG_PATH_MAX),
 	SPEC(FIELD_TEXT, resolv_conf, TEXT_MAX),
@@ -241,6 +242,9 @@ spec_is_sane(const struct sandbox_spec *s)
 	    view_find(s->cgroup, '/') < s->cgroup.n || s->cgroup.p[0] == '.')
 		return false;
 	if (s->rootfs.n > 0 && s->rootfs.p[0] != '/')
+		return false;
+	if (s->assets.n > 0 &&
+	    (s->assets.p[0] == '.' || view_find(s->assets, '/') < s->assets.n))
 		return false;
 	return all_absolute(&s->read_only) && all_absolute(&s->read_write) &&
 	    all_assignments(&s->env);

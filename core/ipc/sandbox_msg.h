@@ -37,7 +37,7 @@ enum sandbox_fd {
 	SANDBOX_FD_WORKSPACE, /* detached mount, made by another keeper */
 	SANDBOX_FD_UPPER, /* directory whose content the upper layer starts
 			     with: copied (an oracle's) */
-	SANDBOX_FD_ASSETS, /* directory, bound read-only at /openenvd/assets */
+	SANDBOX_FD_ASSETS, /* directory, bound read-only beneath /openenvd */
 	SANDBOX_FD_DISK, /* directory in which the file that the upper layer
 			    lies in is made (storage disk) */
 	SANDBOX_FD_CGROUP, /* index: enum cgroup_hierarchy; the parent */
@@ -73,6 +73,7 @@ struct sandbox_spec {
 	uint64_t tmp_bytes, tmp_inodes, shm_bytes;
 	uint64_t teardown_ms;
 	struct view rootfs; /* path; empty: read_only is bound */
+	struct view assets; /* name beneath /openenvd; empty: "assets" */
 	struct sandbox_list read_only; /* absolute paths */
 	struct sandbox_list read_write; /* absolute: private tmpfs */
 	struct view resolv_conf; /* text of /etc/resolv.conf */

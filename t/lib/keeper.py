@@ -53,7 +53,7 @@ class Spec(dict):
             memory=0, pids=0, cpu=0, files=1024, file_bytes=0,
             workspace_bytes=32 << 20, workspace_inodes=20000,
             tmp_bytes=16 << 20, tmp_inodes=4096, shm_bytes=4 << 20,
-            teardown_ms=10000, rootfs="",
+            teardown_ms=10000, rootfs="", assets="",
             read_only=["/usr", "/bin", "/sbin", "/lib", "/lib64"],
             read_write=["/tmp", "/var/tmp"], resolv_conf="", hosts="", env=[])
         self.update(over)
@@ -69,7 +69,7 @@ class Spec(dict):
                         s["file_bytes"], s["workspace_bytes"],
                         s["workspace_inodes"], s["tmp_bytes"],
                         s["tmp_inodes"], s["shm_bytes"], s["teardown_ms"]),
-            bytes_(s["rootfs"]), list_(s["read_only"]),
+            bytes_(s["rootfs"]), bytes_(s["assets"]), list_(s["read_only"]),
             list_(s["read_write"]), bytes_(s["resolv_conf"]),
             bytes_(s["hosts"]), list_(s["env"])])
 

@@ -91,8 +91,9 @@ slot_fail(struct slot *s, const char *why)
 }
 
 int
-slot_oracle_start(struct slot *s)
+slot_oracle_start(struct slot *s, const char *assets)
 {
+	(void)assets;
 	void *room = mem_alloc(1);
 
 	if (room == NULL)
