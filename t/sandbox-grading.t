@@ -625,7 +625,7 @@ ln -s /openenvd t/all; tar cf t.tar t; rm -r t
 """
 
 
-def later(d):
+def live_later(d):
     """What the oracle copies, builds anew or unpacks leads nowhere either."""
     me = d.new()
     rc, _, err = d.sh(me, LATER)
@@ -994,7 +994,7 @@ def main():
         os.chmod(folder, 0o755)
         with Daemon(folder) as d:
             for test in (honest, several, pairs, races, moments, paths, hard,
-                         links, later, forgery, evil, resets, deaths):
+                         links, live_later, forgery, evil, resets, deaths):
                 if wanted(test):
                     test(d)
         if wanted(timeouts):
