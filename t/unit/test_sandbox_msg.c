@@ -29,6 +29,7 @@ a_spec(void)
 	s.workspace_bytes = UINT64_MAX;
 	s.teardown_ms = 10000;
 	s.rootfs = VIEW("/srv/images/echo");
+	s.assets = VIEW("assets-0123");
 	s.read_only = (struct sandbox_list){ paths, 2 };
 	s.read_write = (struct sandbox_list){ paths, 1 };
 	s.resolv_conf = VIEW("nameserver 127.0.0.1\n");
@@ -85,6 +86,7 @@ there_and_back(void)
 	tap_ok(view_eq(got.cgroup, s.cgroup) &&
 		view_eq(got.hostname, s.hostname) &&
 		view_eq(got.rootfs, s.rootfs) &&
+		view_eq(got.assets, s.assets) &&
 		view_eq(got.resolv_conf, s.resolv_conf) &&
 		view_eq(got.hosts, s.hosts),
 	    "its texts");
@@ -205,6 +207,11 @@ nonsense_specs(void)
 	s = a_spec();
 	s.rootfs = VIEW("srv");
 	spec_is(&s, SP_E_PROTO, "a relative root");
+	s = a_spec();
+	s.assets = VIEW("a/b");
+	spec_is(&s, SP_E_PROTO, "a path for the assets' name");
+	s.assets = VIEW("..");
+	spec_is(&s, SP_E_PROTO, "or one that leads out");
 	s = a_spec();
 	s.read_only = (struct sandbox_list){ relative, 1 };
 	spec_is(&s, SP_E_PROTO, "a relative path to read");
