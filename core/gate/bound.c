@@ -145,7 +145,8 @@ place_new(struct bound *b, const struct gate_request *r, struct view name)
 	p->credit = UINT64_MAX;
 	p->at_us = loop_now_us(b->loop);
 	p->name_n = name.n;
-	memcpy(p->name, name.p, name.n);
+	if (name.p != NULL)
+		memcpy(p->name, name.p, name.n);
 	if (hmap_add(b->by_name, view_of(p->name, name.n), p) != SP_OK) {
 		mem_free(p);
 		return NULL;

@@ -59,7 +59,8 @@ static bool
 is_behind(struct view path, struct view after)
 {
 	size_t n = path.n < after.n ? path.n : after.n;
-	int c = n > 0 ? memcmp(path.p, after.p, n) : 0;
+	int c =
+	    path.p != NULL && after.p != NULL ? memcmp(path.p, after.p, n) : 0;
 
 	return c > 0 || (c == 0 && path.n > after.n);
 }

@@ -100,15 +100,15 @@ struct mcp_client {
 	unsigned calls_n;
 	struct bound_ticket place; /* of the request, or the WebSocket */
 	struct bound_ticket turn; /* of the message that is served */
-	/* a POST */
-	bool sse, batch;
-	bool read; /* said is the body's, below */
-	struct mcp_said said;
 	bool in_hook; /* the reply is made when it returns */
 	bool watching; /* watch, below */
 	bool paused; /* ws, below */
+	/* a POST */
+	bool sse, batch;
+	bool read; /* said is the body's */
+	unsigned out_n; /* answers in out */
+	struct mcp_said said;
 	struct buf out; /* answers until the reply */
-	unsigned out_n;
 	struct loop_timer *timer;
 	/* a GET stream, a WebSocket after initialize */
 	struct worker_watch watch;

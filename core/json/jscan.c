@@ -406,6 +406,21 @@ token_end(struct jscan *s, const uint8_t *p, const uint8_t *end, unsigned depth)
 	return p;
 }
 
+/* Past the integers that an array begins with; due: a value is, there. */
+static inline const uint8_t *
+integers_end(struct jscan *s, const uint8_t *p, const uint8_t *end, bool *due)
+{
+	/* a token's bytes, most often */
+	const uint8_t *quick = jrun_integers(p, end);
+
+	*due = quick == NULL;
+	if (quick != NULL)
+		return quick;
+	/* behind a comma */
+	p = skip_space(s, jrun_integer_list(p, end), end);
+	return p < end ? p : bad_at(s, p, SP_E_SYNTAX);
+}
+
 /*
  * The end of the container that begins at p, without recursion: what is open
  * is in kind_bits, above the s->depth that the caller has open.
@@ -415,7 +430,7 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 {
 	const unsigned base = s->depth;
 	unsigned depth = base;
-	bool escaped, object;
+	bool escaped, object, due;
 
 	do {
 		enum jscan_kind kind = kind_at(s, p, end);
@@ -435,18 +450,9 @@ container_end(struct jscan *s, const uint8_t *p, const uint8_t *end)
 			if (p == end)
 				return bad_at(s, p, SP_E_SYNTAX);
 			if (!object && jrun_is_digit(*p)) {
-				/* a token's bytes, most often */
-				quick = jrun_integers(p, end);
-				if (quick == NULL) {
-					/* behind a comma a value is due */
-					p = jrun_integer_list(p, end);
-					p = skip_space(s, p, end);
-					if (p == end)
-						return bad_at(s, p,
-						    SP_E_SYNTAX);
+				p = integers_end(s, p, end, &due);
+				if (p == NULL || due)
 					continue;
-				}
-				p = quick;
 			}
 			if (*p != (object ? '}' : ']')) {
 				if (object)
