@@ -13,6 +13,7 @@ enum {
 	MODE_FILE = 0644,
 	MODE_DIR = 0755,
 	MODE_MAX = 0777,
+	NUMBER_MAX = 32, /* digits of one */
 };
 
 /* What was read, on its way to the client. */
@@ -199,6 +200,7 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
     struct buf *path, const char **why)
 {
 	struct view query = c->r->x->request.query, v;
+	char text[NUMBER_MAX];
 	struct view p;
 	int rc = query_get(query, VIEW("path"), path);
 
@@ -213,11 +215,11 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
 		memchr(p.p, 0, p.n) != NULL))
 		return SP_E_SYNTAX;
 	ask->path = c->op == EPISODES_DIFF ? VIEW_NONE : p;
-	rc = query_raw(query, VIEW("mode"), &v);
+	rc = query_short(query, VIEW("mode"), text, sizeof(text), &v);
 	*why = "mode is octal, at most 0777, and stands there once";
 	if (rc < 0 || (rc == 1 && !read_mode(v, &ask->mode)))
 		return SP_E_SYNTAX;
-	rc = query_raw(query, VIEW("limit"), &v);
+	rc = query_short(query, VIEW("limit"), text, sizeof(text), &v);
 	*why = "limit is a number of bytes, at most 67108864, and stands there "
 	       "once";
 	if (rc < 0 ||
@@ -229,9 +231,11 @@ read_ask(const struct episodes_call *c, struct episode_file_ask *ask,
 static bool
 is_set(const struct episodes_call *c, const char *name)
 {
+	char text[1];
 	struct view v;
 
-	return query_raw(c->r->x->request.query, view_str(name), &v) != 0 &&
+	return query_short(c->r->x->request.query, view_str(name), text,
+		   sizeof(text), &v) != 0 &&
 	    !view_eq(v, VIEW("0"));
 }
 

@@ -42,20 +42,26 @@ decode(struct view v, struct buf *out)
 	return rc;
 }
 
-struct view
-query_name(struct view pair, char *out, size_t max)
+/* The same of max bytes at most; p NULL: it is longer, or malformed. */
+static struct view
+decode_short(struct view v, char *out, size_t max)
 {
-	struct view name = view_sub(pair, 0, view_find(pair, '='));
 	size_t i = 0, n = 0;
 	int c;
 
-	while (i < name.n) {
-		c = decode_byte(name, &i);
+	while (i < v.n) {
+		c = decode_byte(v, &i);
 		if (c < 0 || n == max)
 			return VIEW_NONE;
 		out[n++] = (char)c;
 	}
 	return view_of(out, n);
+}
+
+struct view
+query_name(struct view pair, char *out, size_t max)
+{
+	return decode_short(view_sub(pair, 0, view_find(pair, '=')), out, max);
 }
 
 /* Names are compared decoded: whoever reads it after us does that, too. */
@@ -67,7 +73,8 @@ is_named(struct view pair, struct view name)
 	return view_eq(query_name(pair, text, sizeof(text)), name);
 }
 
-int
+/* 1 with its value as it stands; 0; SP_E_EXISTS. */
+static int
 query_raw(struct view query, struct view name, struct view *out)
 {
 	struct view pair;
@@ -87,10 +94,23 @@ query_raw(struct view query, struct view name, struct view *out)
 }
 
 int
+query_short(struct view query, struct view name, char *text, size_t max,
+    struct view *out)
+{
+	int rc = query_raw(query, name, out);
+
+	if (rc <= 0)
+		return rc;
+	*out = decode_short(*out, text, max);
+	return out->p != NULL ? 1 : SP_E_SYNTAX;
+}
+
+int
 query_flag(struct view query, struct view name, bool *out)
 {
+	char text[1];
 	struct view v;
-	int rc = query_raw(query, name, &v);
+	int rc = query_short(query, name, text, sizeof(text), &v);
 
 	if (rc <= 0)
 		return rc;

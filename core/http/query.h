@@ -7,12 +7,15 @@
 #include "base/view.h"
 
 /*
- * The member of that name (which may be percent-encoded), as it stands; p NULL:
- * there is none.
+ * The member of that name, decoded into text (max bytes); p NULL: there is
+ * none that is.
+ * Source:  RFC 3986 s2.1, of names and values; "+" is no space.
  * Parameters: name, at most 64 bytes.
- * Returns: 1 found; 0 not; SP_E_EXISTS it stands there twice.
+ * Returns: 1 found; 0 not; SP_E_SYNTAX a malformed escape, or it is longer;
+ *          SP_E_EXISTS it stands there twice.
  */
-int query_raw(struct view query, struct view name, struct view *out) must_check;
+int query_short(struct view query, struct view name, char *text, size_t max,
+    struct view *out) must_check;
 /*
  * A member that is 0 or 1; *out stays as it is where there is none.
  * Returns: 0; SP_E_SYNTAX it is something else; SP_E_EXISTS.

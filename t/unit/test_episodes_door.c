@@ -752,6 +752,8 @@ test_files(void)
 	    "absolute", "a relative path");
 	is(ask_file("GET", "/episodes/one/files", "path=/a%00", NULL), 400,
 	    "absolute", "a NUL");
+	is(ask_file("GET", "/episodes/one/files", "path=/a&limit=%3x", NULL),
+	    400, "limit", "a malformed escape");
 	is(ask_file("GET", "/episodes/one/files", "path=/a&limit=x", NULL), 400,
 	    "limit", "a limit");
 	is(ask_file("PUT", "/episodes/one/files", "path=/a&mode=4755", "x"),

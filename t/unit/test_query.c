@@ -27,6 +27,21 @@ flag(const char *query, int rc, bool want)
 	tap_ok(on == want, "%s: %d", query, on);
 }
 
+static void
+brief(const char *query, int rc, const char *want)
+{
+	char text[3];
+	struct view v;
+
+	tap_is_int(query_short(view_str(query), VIEW("mode"), text,
+		       sizeof(text), &v),
+	    rc, query);
+	if (rc == 1)
+		tap_is_mem(v.p, v.n, want, strlen(want), query);
+	else
+		tap_ok(v.p == NULL || rc == SP_E_EXISTS, "%s: none", query);
+}
+
 int
 main(void)
 {
@@ -48,9 +63,20 @@ main(void)
 	flag("follow=0", SP_OK, false);
 	flag("follow=1", SP_OK, true);
 	flag("f%6fllow=0", SP_OK, false);
+	flag("follow=%30", SP_OK, false);
+	flag("follow=%31", SP_OK, true);
+	flag("follow=%3", SP_E_SYNTAX, true);
+	flag("follow=%30%30", SP_E_SYNTAX, true);
 	flag("follow=2", SP_E_SYNTAX, true);
 	flag("follow", SP_E_SYNTAX, true);
 	flag("follow=0&follow=1", SP_E_EXISTS, true);
 	flag("follow=0&f%6fllow=0", SP_E_EXISTS, true);
+	brief("", 0, "");
+	brief("mode", 1, "");
+	brief("a=1&mode=755", 1, "755");
+	brief("mode=%37%355", 1, "755");
+	brief("mode=0755", SP_E_SYNTAX, "");
+	brief("mode=%7", SP_E_SYNTAX, "");
+	brief("mode=7&m%6fde=7", SP_E_EXISTS, "");
 	return tap_done();
 }
