@@ -6,7 +6,8 @@
 
 enum worker_word {
 	WORKER_WORD_ASKS, /* it is answered, with id null if it has none */
-	WORKER_WORD_NOTES, /* a notification: the worker is not told */
+	/* without an id, notifications/...: the worker is not told */
+	WORKER_WORD_NOTES,
 	WORKER_WORD_BAD, /* no request: JSON-RPC -32600 */
 	WORKER_WORD_NO_METHOD, /* -32601 */
 };

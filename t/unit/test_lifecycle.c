@@ -326,6 +326,8 @@ test_open(void)
 static void
 mcp_frames(struct peer *p)
 {
+	char method[2001], frame[2100];
+
 	say(p,
 	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":7,"
 	    "\"method\":\"tools/call\"}}");
@@ -357,6 +359,24 @@ mcp_frames(struct peer *p)
 	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":9,"
 	    "\"error\":{\"code\":-32601,\"message\":\"Method not found\"",
 	    "what the worker has heard already");
+	say(p,
+	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":\"n\","
+	    "\"method\":\"notifications/initialized\"}}");
+	hears(p,
+	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":\"n\","
+	    "\"error\":{\"code\":-32601,\"message\":\"Method not found\"",
+	    "with an id it is a request");
+	memset(method, 'x', sizeof(method) - 1);
+	method[sizeof(method) - 1] = '\0';
+	(void)snprintf(frame, sizeof(frame),
+	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":6,"
+	    "\"method\":\"%s\"}}",
+	    method);
+	say(p, frame);
+	hears(p,
+	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":6,"
+	    "\"error\":{\"code\":-32601,\"message\":\"Method not found\"",
+	    "however long a method is that there is not");
 	say(p, "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":8}}");
 	hears(p,
 	    "{\"type\":\"mcp\",\"data\":{\"jsonrpc\":\"2.0\",\"id\":8,"
