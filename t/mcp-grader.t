@@ -316,7 +316,11 @@ open("zz", "w").close()
     tap.eq((got[2]["type"], got[2]["data"]["reason"]), ("gap", "truncated"),
            "with a word that more follow")
     tap.eq(len({x["seq"] for x in whole}), len(whole), "each once")
-    tap.eq(d.grade("get_trajectory", since=1 << 40), [], "or none as yet")
+    got = d.grade("get_trajectory", since=1 << 40)
+    tap.eq([(x["seq"], x["type"], x["data"]["reason"]) for x in got[:1]],
+           [(1 << 40, "gap", "unknown")], "a number of before a reset is told")
+    tap.eq([x["seq"] for x in got[1:4]], [x["seq"] for x in whole[:3]],
+           "and what there is since")
     for args in ({"since": -1}, {"since": "0"}, {"limit": 0}, {"after": "x"}):
         tap.eq(d.grade("get_trajectory", **args),
                (-32602, "Invalid parameters"), f"not {args}")

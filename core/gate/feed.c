@@ -673,13 +673,20 @@ feed_all(struct feed *f, const struct feed_page *page, struct buf *out)
 	uint64_t next = page->since, n = 0;
 	int rc = buf_add_char(out, '[');
 
+	/* a reset began anew: as observers are told */
+	if (rc == SP_OK && next > l->next) {
+		rc = feed_page_gap(next, clock_wall_us(), FEED_UNKNOWN,
+		    "unknown", true, out);
+		next = 0;
+		n++;
+	}
 	while (rc == SP_OK) {
 		/* blocks that cannot be read again are passed over */
 		budget = FEED_LOG_BLOCKS;
 		rc = feed_log_get(l, &at, ~0U, &budget, &ev);
 		if (rc != SP_OK)
 			break;
-		if (ev.seq < page->since)
+		if (ev.seq < next)
 			continue;
 		if (next < l->oldest) {
 			rc = feed_page_gap(next, l->oldest_us, l->oldest - next,

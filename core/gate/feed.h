@@ -125,7 +125,8 @@ int feed_read(struct feed *f, struct feed_reader *r,
  * Returns: 0; SP_E_LIMIT; SP_E_NOMEM.
  */
 struct feed_page {
-	uint64_t since; /* the first number */
+	/* the first number; of one not given out yet: as feed_read_start() */
+	uint64_t since;
 	uint64_t limit; /* events at most; 0 as many as there is room for */
 	size_t room; /* for the array as a string of JSON once more */
 };

@@ -16,6 +16,8 @@ static struct episode episode;
 static const struct feed_page whole = { .room = SIZE_MAX };
 static const struct feed_page two = { 2, 2, SIZE_MAX };
 static const struct feed_page little = { .room = 1 };
+static const struct feed_page coming = { .since = 7, .room = SIZE_MAX };
+static const struct feed_page past = { .since = 107099, .room = SIZE_MAX };
 
 static void
 on_stop(void *arg)
@@ -154,6 +156,18 @@ test_feed_pages(struct buf *all)
 		view_search(buf_view(all), VIEW("},{\"seq\":2,")) ==
 		    buf_len(all),
 	    "feed: one, and that there are more");
+	buf_clear(all);
+	tap_is_int(feed_all(feed_of(&episode), &coming, all), SP_OK,
+	    "feed: from the next number on");
+	tap_ok(view_eq(buf_view(all), VIEW("[]")), "feed: there is none yet");
+	buf_clear(all);
+	tap_is_int(feed_all(feed_of(&episode), &past, all), SP_OK,
+	    "feed: from a number that nobody was given");
+	tap_ok(view_starts(buf_view(all), VIEW("[{\"seq\":107099,")) &&
+		view_search(buf_view(all),
+		    VIEW("\"type\":\"gap\",\"data\":{\"lost\":null,"
+			 "\"reason\":\"unknown\"}},{\"seq\":0,")) < 100,
+	    "feed: which is told, and then all that is kept");
 	buf_clear(all);
 }
 
