@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <string.h>
+
 #include "conf/conf_env.h"
 #include "gate/gate.h"
 #include "gate/route.h"
@@ -94,11 +96,58 @@ route_find(const struct conf_server *server, struct view path,
 	return out->location != NULL;
 }
 
+static int
+route_order(struct view a, struct view b)
+{
+	size_t n = a.n < b.n ? a.n : b.n;
+	int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
+
+	return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+static bool
+route_listens_before(const struct conf_listen *a, const struct conf_listen *b)
+{
+	int c = route_order(a->address, b->address);
+
+	if (c == 0)
+		c = (a->port > b->port) - (a->port < b->port);
+	return c != 0 ? c < 0 : a->index < b->index;
+}
+
+/* The least of its addresses, whatever the order of the lines; NULL: none. */
+static const struct conf_listen *
+route_address(const struct conf_server *s)
+{
+	const struct conf_listen *least = NULL;
+	size_t i;
+
+	for (i = 0; i < s->listens_n; i++)
+		if (least == NULL ||
+		    route_listens_before(&s->listens[i], least))
+			least = &s->listens[i];
+	return least;
+}
+
+/* Likewise; empty: it has none. */
+static struct view
+route_name(const struct conf_server *s)
+{
+	struct view least = VIEW("");
+	size_t i;
+
+	for (i = 0; i < s->server_names.n; i++)
+		if (i == 0 || route_order(s->server_names.v[i], least) < 0)
+			least = s->server_names.v[i];
+	return least;
+}
+
 int
 route_place(const struct conf_location *l, struct buf *out)
 {
 	const struct conf_server *s = l->server;
-	const struct conf_listen *at = s->listens_n > 0 ? s->listens : NULL;
+	const struct conf_listen *at = route_address(s);
+	struct view name = route_name(s);
 	int rc = SP_OK;
 
 	if (s->environment != NULL)
@@ -110,8 +159,8 @@ route_place(const struct conf_location *l, struct buf *out)
 	/* the kernel chooses: each is another */
 	if (rc == SP_OK && at != NULL && at->port == 0)
 		rc = buf_printf(out, "#%u", at->index);
-	if (rc == SP_OK && s->server_names.n > 0)
-		rc = buf_printf(out, " %.*s", VIEW_ARG(s->server_names.v[0]));
+	if (rc == SP_OK && name.n > 0)
+		rc = buf_printf(out, " %.*s", VIEW_ARG(name));
 	if (rc == SP_OK)
 		rc = buf_printf(out, " %.*s", VIEW_ARG(l->path));
 	return rc;

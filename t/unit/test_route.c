@@ -103,11 +103,14 @@ is_place(const struct conf_location *l, const char *want)
 static void
 places(void)
 {
-	struct view names[] = { VIEW_INIT("a.example"), VIEW_INIT("b") };
-	struct conf_listen at[] = {
-		{ .index = 4, .address = VIEW_INIT("127.0.0.1"), .port = 7000 },
-		{ .address = VIEW_INIT("::1"), .port = 7000 }
-	};
+	struct view names[] = { VIEW_INIT("b"), VIEW_INIT("a.example"),
+		VIEW_INIT("a.example.b") };
+	struct conf_listen at[] = { { .index = 4,
+					.address = VIEW_INIT("127.0.0.1"),
+					.port = 7000 },
+		{ .address = VIEW_INIT("::1"), .port = 7000 } },
+			   other = { .address = VIEW_INIT("127.0.0.1"),
+				   .port = 7001 };
 	struct conf_environment env = { .name = VIEW_INIT("box") };
 	struct conf_server s = { .index = 3, .listens = at, .listens_n = 2 };
 	struct conf_location l = { .path = VIEW_INIT("/mcp"),
@@ -115,9 +118,17 @@ places(void)
 		.server = &s };
 
 	is_place(&l, "127.0.0.1:7000 /mcp");
-	s.server_names = (struct conf_list){ .v = names, .n = 2 };
+	s.server_names = (struct conf_list){ .v = names, .n = 3 };
 	is_place(&l, "127.0.0.1:7000 a.example /mcp");
 	s.server_names.n = 0;
+	/* nor that of their lines: another one stands before it */
+	at[1] = at[0];
+	at[0] = other;
+	is_place(&l, "127.0.0.1:7000 /mcp");
+	at[0] = at[1];
+	at[1] = other;
+	is_place(&l, "127.0.0.1:7000 /mcp");
+	at[1].address = VIEW("::1");
 	at[0].port = 0;
 	is_place(&l, "127.0.0.1:0#4 /mcp");
 	at[0].port = 8000;
