@@ -88,9 +88,9 @@ class Daemon(gate.Gate):
     def connect(self, path="/ws", token=TOKEN, **kw):
         return Socket(self.port, path, token, **kw)
 
-    def refused(self, path, token=TOKEN):
+    def refused(self, path, token=TOKEN, **kw):
         try:
-            self.connect(path, token)
+            self.connect(path, token, **kw)
         except Refused as e:
             return e.status, e.body
         return None
@@ -514,9 +514,12 @@ def openenv_sessions(d):
                        "params": {"session_id": a}})
         tap.eq(got["error"]["code"], -32602, "and knows no other's session")
         mcp.close()
-    for query in f"{b}x", f"{b}&session_id={b}":
-        tap.eq(d.refused(f"/mcp?session_id={query}")[0], 403,
-               "none without a session that is there")
+    for query, why in ((f"{b}x", b"no session of this location"),
+                       (f"{b}&session_id={b}", b"stands there twice")):
+        got = d.refused(f"/mcp?session_id={query}")
+        tap.ok(got and why in got[1],
+               "none without a session that is there", got)
+    named(d, a, b)
     tap.eq(d.refused(f"/mcp?session_id={b}", "no-such-token-is-known")[0], 403,
            "nor without the token")
     for token in ("no-such-token-is-known", ""):
@@ -559,6 +562,25 @@ def openenv_sessions(d):
            "a call may be longer than a session may be idle", got)
     d.gone("full")
     tap.ok(True, "a session that nobody uses ends, and its episode")
+
+
+def named(d, a, b):
+    """A session, and an episode that is not its own."""
+    other, mine = d.of(a), d.of(b)
+    for query, headers in ((f"&episode={other}", ()),
+                           ("", [f"X-Episode-Id: {other}"])):
+        got = d.refused(f"/mcp?session_id={b}{query}", headers=headers)
+        tap.ok(got and got[0] == 400 and mine.encode() in got[1] and
+               other.encode() in got[1] and b"send one" in got[1],
+               "a socket is of one episode", got)
+    got = d.refused(f"/mcp?session_id={b}&episode=none")
+    tap.ok(got and got[0] == 403 and b"no episode of that id" in got[1],
+           "which is there", got)
+    mcp = d.connect(f"/mcp?session_id={b}&episode={mine}",
+                    headers=[f"X-Episode-Id: {mine}"])
+    got = mcp.ask({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    tap.ok("result" in got, "and may be named twice", got)
+    mcp.close()
 
 
 def no_owner(d):

@@ -11,6 +11,8 @@
 #include "gate/gate_priv.h"
 #include "http/query.h"
 
+enum { OWNER_WHY_MAX = 512 };
+
 void
 mcp_set_owner(struct gate *g, const struct mcp_owner *o)
 {
@@ -105,25 +107,65 @@ owner_session(struct mcp_client *c, const struct jrpc *m, struct episode **out)
 	return GATE_PASS;
 }
 
+/* Both are named: which is meant, if not the same, nobody can tell. */
+static enum gate_verdict
+owner_differ(struct mcp_client *c, const struct episode *session,
+    const struct episode *named)
+{
+	struct buf why = BUF_INIT(OWNER_WHY_MAX);
+	enum gate_verdict v = GATE_FAIL;
+	const char *text = NULL;
+
+	if (buf_printf(&why,
+		"session_id is of the episode \"%s\", and X-Episode-Id or "
+		"?episode= names \"%s\": send one of them",
+		session->id, named->id) == SP_OK)
+		text = arena_strdup(c->r->x->arena, buf_view(&why));
+	if (text != NULL)
+		v = gate_deny(c->r, 400, "episode_mismatch", text);
+	buf_clear(&why);
+	return v;
+}
+
+/* The session's episode, or NULL. */
+static struct episode *
+owner_socket_episode(const struct mcp_client *c, struct view id)
+{
+	struct mcp_episode_ref ref;
+	struct episode *ep = NULL;
+
+	if (mcp_session_here(c, id, &ref))
+		ep = mcp_episode_of(c->r->gate, &ref);
+	return ep != NULL && door_serves(ep, c->conf->environment) ? ep : NULL;
+}
+
 /* A WebSocket is one episode's: ?session_id= says whose, as at /ws. */
 static enum gate_verdict
 owner_socket(struct mcp_client *c, struct episode **out)
 {
 	struct buf id = BUF_INIT(MCP_ID_CHARS + 8);
-	struct mcp_episode_ref ref;
 	enum gate_verdict v = GATE_PASS;
-	struct episode *ep = NULL;
+	struct episode *ep = NULL, *named = NULL;
 	int rc = query_get(c->r->x->request.query, VIEW("session_id"), &id);
 
-	if (rc == 1 && mcp_session_here(c, buf_view(&id), &ref))
-		ep = mcp_episode_of(c->r->gate, &ref);
-	if (ep != NULL && door_serves(ep, c->conf->environment)) {
-		mcp_session_attach(c, buf_view(&id));
-		*out = ep;
-	} else if (rc != 0) {
+	if (rc == 1)
+		ep = owner_socket_episode(c, buf_view(&id));
+	if (rc == SP_E_NOMEM)
+		v = GATE_FAIL;
+	else if (rc == SP_E_EXISTS)
+		v = gate_deny(c->r, 400, "bad_session",
+		    "session_id stands there twice: send one");
+	else if (rc != 0 && ep == NULL)
 		v = gate_deny(c->r, 404, "unknown_session",
 		    "no session of this location has that session_id, or its "
 		    "episode has ended: make one with openenv/session/create");
+	else if (rc != 0 && door_names(c->r))
+		v = door_episode(c->r, c->conf->environment, &named);
+	if (v == GATE_PASS && named != NULL && named != ep)
+		v = owner_differ(c, ep, named);
+	if (v == GATE_PASS && ep != NULL) {
+		mcp_session_attach(c, buf_view(&id));
+		*out = ep;
 	}
 	buf_clear(&id);
 	return v;
