@@ -118,6 +118,7 @@ struct lifecycle_lease {
 	bool wanted; /* some door has shared ones of its environment */
 	bool dead; /* freed with this turn */
 	unsigned users; /* who is attached */
+	bool closed; /* its session: it ends with the last connection */
 	uint64_t idle_ms; /* a session has it, so long unused; 0: none */
 	uint64_t again_ms; /* until the next attempt */
 	uint64_t until_ms; /* when nobody is attached: end of the grace */
@@ -158,6 +159,8 @@ void lifecycle_lease_attach(struct lifecycle_lease *l);
  * that a session has as long as that may be idle.
  */
 void lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms);
+/* A WebSocket of MCP has left its episode, which may have waited for that. */
+void lifecycle_lease_left(struct lifecycle_lease *l);
 /* Ends its episode: a shared one is made anew, others are gone. */
 void lifecycle_lease_end(struct lifecycle_lease *l);
 /* It was made: the next reactor is to know it. */

@@ -194,6 +194,13 @@ lease_again(struct lifecycle_lease *l)
 
 /* ---- life ----------------------------------------------------------------- */
 
+/* Its session was closed: who is connected to it by MCP is waited for. */
+static bool
+lease_waits(const struct lifecycle_lease *l)
+{
+	return l->closed && mcp_session_connected(l->gate, &l->last);
+}
+
 static void
 lease_on_timer(void *arg)
 {
@@ -204,9 +211,11 @@ lease_on_timer(void *arg)
 		lifecycle_run_no_room(run);
 	else if (l->shared && l->ep == NULL)
 		lease_again(l);
-	else if (l->idle_ms > 0 && mcp_session_busy(l->gate, &l->last))
+	else if (l->idle_ms > 0 &&
+	    (mcp_session_busy(l->gate, &l->last) ||
+		mcp_session_connected(l->gate, &l->last)))
 		loop_timer_set(l->timer, l->idle_ms);
-	else if (!l->shared && l->users == 0)
+	else if (!l->shared && l->users == 0 && !lease_waits(l))
 		lifecycle_lease_end(l);
 }
 
@@ -304,6 +313,9 @@ lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms)
 		return;
 	if (l->idle_ms > 0)
 		grace_ms = l->idle_ms;
+	l->until_ms = 0;
+	if (grace_ms == 0 && lease_waits(l))
+		return;
 	/* what is not there yet has no name to come back to */
 	if (grace_ms == 0 || l->ep == NULL || l->ep->state == EPISODE_CREATING)
 		lifecycle_lease_end(l);
@@ -311,6 +323,15 @@ lifecycle_lease_detach(struct lifecycle_lease *l, uint64_t grace_ms)
 		l->until_ms = loop_now_ms(gate_loop(l->gate)) + grace_ms;
 		loop_timer_set(l->timer, grace_ms);
 	}
+}
+
+void
+lifecycle_lease_left(struct lifecycle_lease *l)
+{
+	/* within the grace of a connection that broke the timer ends it */
+	if (!l->dead && l->closed && l->users == 0 && !lease_waits(l) &&
+	    l->until_ms <= loop_now_ms(gate_loop(l->gate)))
+		lifecycle_lease_end(l);
 }
 
 size_t

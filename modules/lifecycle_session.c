@@ -152,10 +152,26 @@ session_leave(const struct mcp_episode_ref *ref)
 	if (l == NULL || l->idle_ms == 0)
 		return false;
 	l->idle_ms = 0;
-	if (l->users > 0)
+	l->closed = true;
+	l->until_ms = 0;
+	if (l->users > 0 || mcp_session_connected(l->gate, &l->last)) {
+		/* what bounded its idle time ends nothing any more */
+		if (l->users == 0 && TAILQ_EMPTY(&l->runs))
+			loop_timer_stop(l->timer);
 		return true;
+	}
 	lifecycle_lease_end(l);
 	return false;
+}
+
+static void
+session_left(const struct mcp_episode_ref *ref)
+{
+	struct lifecycle_lease *l = lifecycle_lease_of(ref);
+
+	session_used(ref);
+	if (l != NULL)
+		lifecycle_lease_left(l);
 }
 
 const struct mcp_owner lifecycle_session_owner = {
@@ -165,4 +181,5 @@ const struct mcp_owner lifecycle_session_owner = {
 	.keeps = session_keeps,
 	.used = session_used,
 	.leave = session_leave,
+	.left = session_left,
 };

@@ -583,6 +583,26 @@ def named(d, a, b):
     mcp.close()
 
 
+def closing(d):
+    """Closed, with WebSockets of MCP alone: it is used until they leave."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    sid = made(d)
+    one = d.connect(f"/mcp?session_id={sid}")
+    two = d.connect(f"/mcp?episode={d.of(sid)}")
+    status, got = rpc(d, "openenv/session/close", session_id=sid)
+    tap.eq(got["result"], {"session_id": sid, "closed": False, "closing": True},
+           "closed with sockets of MCP")
+    tap.ok(all("result" in ws.ask(call) for ws in (one, two)), "which go on")
+    tap.eq(rpc(d, "tools/list", session_id=sid)[1]["error"]["code"], -32602,
+           "the session is none any more")
+    one.close()
+    tap.ok("result" in two.ask(call), "as long as there is one")
+    tap.eq(len(d.episodes("full")), 1, "and so does the episode")
+    two.close()
+    d.gone("full")
+    tap.ok(True, "which ends with the last")
+
+
 def no_owner(d):
     """A session of the orchestrator's in an episode that is not its own."""
     d.ctl("episodes", "create", "full", "op")
@@ -690,6 +710,7 @@ with tempfile.TemporaryDirectory() as tmp:
         plain(daemon)
         crash(daemon, conn)
         openenv_sessions(daemon)
+        closing(daemon)
         no_owner(daemon)
         renamed(daemon)
         leaves(daemon)

@@ -254,6 +254,8 @@ mcp_episode_serve(struct mcp_client *c, struct episode *ep)
 	c->in_hook = false;
 	if (v != GATE_HOLD)
 		return v;
+	if (c->how == MCP_SOCKET && c->r->orchestrator)
+		mcp_session_connect(c);
 	c->life.news = client_news;
 	c->life.arg = c;
 	c->living = true;
@@ -279,6 +281,7 @@ mcp_finish(struct gate_request *r)
 	bound_give(&c->place);
 	mcp_session_over(c);
 	mcp_session_leave(c);
+	mcp_session_disconnect(c);
 	mcp_session_peer_clear(&c->own);
 	loop_timer_free(c->timer);
 	buf_clear(&c->out);

@@ -91,8 +91,10 @@ struct mcp_owner {
 	bool (*keeps)(const struct mcp_episode_ref *ref);
 	/* Of one that was made for a session: the session is used. */
 	void (*used)(const struct mcp_episode_ref *ref);
-	/* It is closed.  True: the episode ends later, with its connection. */
+	/* It is closed.  True: the episode ends later, with its connections. */
 	bool (*leave)(const struct mcp_episode_ref *ref);
+	/* A WebSocket of MCP is gone, which mcp_session_connected() counted. */
+	void (*left)(const struct mcp_episode_ref *ref);
 };
 /* o: static; NULL: there is none any more. */
 void mcp_set_owner(struct gate *g, const struct mcp_owner *o);
@@ -105,6 +107,9 @@ bool mcp_session_place(struct gate *g, struct view id,
     struct mcp_episode_ref *out);
 /* Whether a call is under way in one that owns that episode. */
 bool mcp_session_busy(struct gate *g, const struct mcp_episode_ref *ref);
+/* Whether a WebSocket of MCP is the orchestrator's, and of that episode. */
+bool mcp_session_connected(const struct gate *g,
+    const struct mcp_episode_ref *ref);
 /*
  * An owner's sessions go on in another episode, as it replaces the first; the
  * others end.  to, NULL: there is none, and the owner's end.

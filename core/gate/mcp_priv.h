@@ -115,6 +115,8 @@ struct mcp_client {
 	/* a WebSocket */
 	struct websock *ws;
 	struct websock_params params; /* of it */
+	bool connected; /* it is one of the orchestrator's sockets */
+	LIST_ENTRY(mcp_client) socket_link; /* of those */
 	struct mcp_peer own;
 	uint64_t lost; /* messages that found no room */
 };
@@ -190,6 +192,9 @@ void mcp_session_begin(struct mcp_session *s, struct mcp_client *c);
 void mcp_session_over(struct mcp_client *c);
 /* The same of one that is there, for as long as a WebSocket lasts. */
 void mcp_session_attach(struct mcp_client *c, struct view id);
+/* A WebSocket of the orchestrator's, whose episode is known; then no more. */
+void mcp_session_connect(struct mcp_client *c);
+void mcp_session_disconnect(struct mcp_client *c);
 /* Where one of the plain dialect is that this location made; false: unknown. */
 bool mcp_session_here(const struct mcp_client *c, struct view id,
     struct mcp_episode_ref *out);

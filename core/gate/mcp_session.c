@@ -35,6 +35,7 @@ struct mcp_surface {
 
 struct mcp_set {
 	LIST_HEAD(, mcp_surface) surfaces;
+	LIST_HEAD(, mcp_client) sockets; /* an orchestrator's WebSockets */
 	struct hmap *by_id;
 };
 
@@ -46,6 +47,7 @@ mcp_session_set_new(void)
 	if (s == NULL)
 		return NULL;
 	LIST_INIT(&s->surfaces);
+	LIST_INIT(&s->sockets);
 	s->by_id = hmap_new(SESSION_ALL_MAX);
 	if (s->by_id != NULL)
 		return s;
@@ -167,9 +169,14 @@ mcp_session_set_free(struct mcp_set *s)
 {
 	struct mcp_surface *f;
 	struct mcp_session *one;
+	struct mcp_client *c;
 
 	if (s == NULL)
 		return;
+	while ((c = LIST_FIRST(&s->sockets)) != NULL) {
+		LIST_REMOVE(c, socket_link);
+		c->connected = false;
+	}
 	while ((f = LIST_FIRST(&s->surfaces)) != NULL) {
 		one = TAILQ_FIRST(&f->sessions);
 		session_take_out(f, one);
@@ -327,6 +334,39 @@ mcp_session_over(struct mcp_client *c)
 		return;
 	s->calls--;
 	session_use(g, s);
+}
+
+void
+mcp_session_connect(struct mcp_client *c)
+{
+	LIST_INSERT_HEAD(&c->r->gate->mcp->sockets, c, socket_link);
+	c->connected = true;
+}
+
+void
+mcp_session_disconnect(struct mcp_client *c)
+{
+	const struct mcp_owner *o = c->r->gate->mcp_owner;
+
+	if (!c->connected)
+		return;
+	LIST_REMOVE(c, socket_link);
+	c->connected = false;
+	if (o != NULL)
+		o->left(&c->ref);
+}
+
+bool
+mcp_session_connected(const struct gate *g, const struct mcp_episode_ref *ref)
+{
+	const struct mcp_client *c;
+
+	if (g->mcp == NULL)
+		return false;
+	LIST_FOREACH (c, &g->mcp->sockets, socket_link)
+		if (c->ref.ep == ref->ep && c->ref.born_us == ref->born_us)
+			return true;
+	return false;
 }
 
 bool
