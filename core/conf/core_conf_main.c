@@ -354,10 +354,14 @@ const struct conf_directive core_conf_main[] = {
 	    .doc =
 		"Most bytes of request bodies that are held at once; past "
 		"it requests get 503.\nA body that is larger by itself gets "
-		"413.\nOne episode's listeners have a sixteenth each of it, or "
-		"of memory_max where that\nis less, but a body always: past "
-		"it a request gets 429, a WebSocket is closed with\n1013, "
-		"and other episodes go on." },
+		"413.\nListeners of inside have a sixteenth of it, or of "
+		"memory_max where that is less, for\neach episode, but a "
+		"body always: past it a request gets 429, a WebSocket is "
+		"closed\nwith 1013, and other episodes go on.\nAt listeners "
+		"of the host nothing is set apart: clients of a location "
+		"without a token\nmay hold all of it, and others get 503. "
+		"client_body_rate and\nmax_connections_per_address bound what "
+		"one of them holds, and for how long." },
 	{ .name = "memory_max",
 	    .scopes = CONF_MAIN,
 	    .type = CONF_SIZE,
