@@ -187,14 +187,6 @@ episode_file_end(unsigned end)
 								  : "lost";
 }
 
-static struct view
-side_name(unsigned side)
-{
-	return side == SANDBOX_WORKER ? VIEW("worker")
-	    : side == SANDBOX_ORACLE  ? VIEW("oracle")
-				      : VIEW("agent");
-}
-
 static void
 put_process(struct jwrite *w, const struct episode_news *n)
 {
@@ -202,7 +194,7 @@ put_process(struct jwrite *w, const struct episode_news *n)
 
 	put_u64(w, "handle", p->handle);
 	put_u64(w, "pid", p->pid);
-	put_text(w, "side", side_name(p->side));
+	put_text(w, "side", view_str(process_side(p->side)));
 	put_text(w, "program", view_str(p->name));
 	if (n->what != EPISODE_PROCESS_EXITED)
 		return;
@@ -221,7 +213,7 @@ put_sample(struct jwrite *w, const struct episode_news *n)
 
 	wire_init(&in, n->text);
 	put_u64(w, "sequence", n->sequence);
-	put_text(w, "side", side_name(n->side));
+	put_text(w, "side", view_str(process_side(n->side)));
 	switch (n->event) {
 	case SANDBOX_EVENT_SAMPLE:
 		put_u64(w, "wall_us", wire_u64(&in));

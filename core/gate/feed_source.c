@@ -64,14 +64,6 @@ put_u64(struct source *s, const char *key, uint64_t v)
 /* ---- processes that were started -------------------------------------------- */
 
 static const char *
-side_name(unsigned side)
-{
-	return side == SANDBOX_WORKER ? "worker"
-	    : side == SANDBOX_ORACLE  ? "oracle"
-				      : "agent";
-}
-
-static const char *
 end_name(unsigned end)
 {
 	switch (end) {
@@ -112,7 +104,7 @@ tell_process(struct feed *f, const struct episode_news *n)
 	put_str(&s, "kind", exits ? "exit" : "spawn");
 	put_u64(&s, "pid", p->pid);
 	put_str(&s, "process", p->name);
-	put_str(&s, "side", side_name(p->side));
+	put_str(&s, "side", process_side(p->side));
 	if (p->links_n > 0)
 		put_u64(&s, "links_removed", p->links_n);
 	if (exits) {
@@ -138,7 +130,7 @@ tell_seen(struct feed *f, const char *kind, unsigned side, uint32_t pid,
 	put_str(&s, "kind", kind);
 	if (name != NULL)
 		put_str(&s, "name", name);
-	put_str(&s, "side", side_name(side));
+	put_str(&s, "side", process_side(side));
 	jwrite_key(&s.w, "sampled");
 	jwrite_bool(&s.w, true);
 	source_end(&s);
@@ -291,7 +283,7 @@ tell_resources(struct feed *f, unsigned side, struct view body)
 	jwrite_end_object(&s.w);
 	put_u64(&s, "disk_bytes", disk);
 	put_u64(&s, "processes", processes);
-	put_str(&s, "side", side_name(side));
+	put_str(&s, "side", process_side(side));
 	source_end(&s);
 }
 
@@ -307,7 +299,7 @@ tell_oom(struct feed *f, unsigned side, struct view body)
 	put_u64(&s, "kills", wire_u32(&w));
 	if (wire_u8(&w) == 1)
 		put_str(&s, "of", "sockets");
-	put_str(&s, "side", side_name(side));
+	put_str(&s, "side", process_side(side));
 	source_end(&s);
 }
 

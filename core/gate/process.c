@@ -642,3 +642,11 @@ process_heard(struct episode *ep, struct channel_msg *m, struct view rest)
 			return process_rows[i].handle(p, m, &w);
 	return SP_E_PROTO;
 }
+
+const char *
+process_side(unsigned side)
+{
+	return side == SANDBOX_WORKER ? "worker"
+	    : side == SANDBOX_ORACLE  ? "oracle"
+				      : "agent";
+}

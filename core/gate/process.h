@@ -125,4 +125,7 @@ bool process_refused(struct episode_set *s, uint32_t handle, unsigned why,
 /* The episode's end: each exits as lost. */
 void process_lose_all(struct episode *ep, unsigned end);
 
+/* What an enum sandbox_side is called in events and replies: static. */
+const char *process_side(unsigned side);
+
 #endif

@@ -402,7 +402,7 @@ copy_escape(struct jwrite *w, const uint8_t **from, const uint8_t *p,
 	int half = surrogate_at(p, end);
 
 	if (half == 0)
-		return p + 2; /* the digits of \uXXXX follow as plain bytes */
+		return p + 2; /* digits behind it are plain bytes */
 	if (half == 1 && surrogate_at(p + 6, end) == 2)
 		return p + 12;
 	put_run(w, *from, p);
